@@ -39,7 +39,7 @@ _WITH_ARGUMENT: Final = word_set(
     regarded considered described used referred defined classified depends depend focused focuses
     rely relies relied consists rose fell increased decreased turned ask asks asked look looks
     looked wait waits waited search searched apply applies applied pay pays paid account accounts
-    accounted"""
+    accounted go goes went"""
 )
 """Verbs that say little without the phrase that follows."""
 _SAID_TO_BE: Final = word_set(

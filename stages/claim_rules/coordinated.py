@@ -55,6 +55,7 @@ _UNITS: Final = word_set(
     minute minutes second seconds point points percent degree degrees"""
 )
 """Of "3 kg and 200 g" neither is claimed."""
+_GAPPED_CASES: Final = frozenset({"as", "for", "to", "by", "with", "from"})
 _INSTITUTIONS: Final = word_set(
     """centre center museum institute department committee commission council agency authority
     association society foundation board bureau office service company corporation university
@@ -235,9 +236,8 @@ def _coordination(
         return None
     if not all(tree.is_contiguous(n) for n in others):
         return None
-    named_as = (n for other in others for n in tree.of(other, "nmod") if tree.case(n) == "as")
-    if tree.case(head) == "as" and any(named_as):
-        return None  # "was known as the Duke and his wife as the Duchess"
+    if _is_gapped(tree, head, others):
+        return None
     adjunct = head != predicate and tree.relation(head) in ("nmod", "obl")
     if adjunct and tree.case(head) in ("", "including", "such as"):
         return None  # Its preposition was taken for another word's; or these are examples.
@@ -306,6 +306,19 @@ def _are_fixed(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> 
         tree.tag(c) == "VBG" for n in others for c in tree.of(n, "amod", "compound")
     )
     return limited or copula or plural or lost
+
+
+def _is_gapped(tree: Tree, head: int, others: Sequence[int]) -> bool:
+    """Whether a member has a verb that is not said: "known as Duke and his wife as Duchess"."""
+    case, above = tree.case(head), tree.words[head].head
+    if case not in _GAPPED_CASES or above < 0:
+        return False
+    return any(
+        n > other and tree.case(n) == case
+        for other in others
+        if not tree.has(other, "case")
+        for n in (*tree.of(other, "nmod"), *tree.of(above, "obl"))
+    )
 
 
 def _is_crossed(tree: Tree, head: int, second: int) -> bool:
@@ -464,7 +477,7 @@ def _shared_article(tree: Tree, head: int, member: int, first: str) -> Piece | N
 
 def _shared_owner(tree: Tree, head: int, member: int) -> list[int]:
     """ "the singer's" in "the singer's looks and voice", for the voice."""
-    owners = [n for n in tree.of(head, "nmod:poss") if tree.tag(n) in NOUN_TAGS]
+    owners = [n for n in tree.of(head, "nmod:poss") if tree.tag(n) in (*NOUN_TAGS, "PRP$")]
     own = tree.has(member, "det", "nmod:poss", "case", "nummod")
     own |= tree.texts[min(tree.subtree(member) - set(tree.of(member, "cc", "punct")))][0].isupper()
     if own or len(owners) != 1 or tree.tag(member) in NAME_TAGS or tree.tag(head) in NAME_TAGS:

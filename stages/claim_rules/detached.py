@@ -318,6 +318,8 @@ def _describes_predicate(tree: Tree, noun: int, clause: int) -> bool:
 def _is_participle(tree: Tree, node: int, head: int, clause: int) -> bool:
     if tree.tag(node) != "VBN" or tree.lows[node] in _NO_STATEMENT or names_nothing(tree, head):
         return False
+    if tree.in_brackets(node) and tree.texts[max(tree.subtree(node))] not in (")", "]"):
+        return False
     if tree.has(node, "mark", "nsubj", "aux") or _begins_relative(tree, node):
         return False
     if tree.lows[node] in NAMING and _is_indefinite(tree, head):
@@ -491,7 +493,7 @@ def noun_phrase(tree: Tree, noun: int, part: int) -> list[int]:
     """The words of a noun phrase, without what tells more of its noun, such as `part`."""
     left_out: set[int] = set()
     for child in tree.children[noun]:
-        if child == part or not _belongs(tree, noun, child):
+        if child == part or child > part > noun or not _belongs(tree, noun, child):
             left_out |= tree.subtree(child)
     return tree.tidied(tree.subtree(noun) - left_out)
 
@@ -509,6 +511,8 @@ def _belongs(tree: Tree, noun: int, child: int) -> bool:
         return not any(tree.texts[n] in (",", "(") for n in range(noun + 1, child))
     if tree.in_brackets(child):
         return False
+    if tree.relation(child) == "cc":  # "the Aeronautics and Space Administration"
+        return child < noun and tree.tag(noun) in NAME_TAGS
     if tree.relation(child) == "acl" and tree.lows[child] in NAMING:
         return True  # "molecules called nucleotides"
     return tree.relation(child) not in _OUTSIDE and tree.texts[child] not in (",", ".", ";", ":")

@@ -1,6 +1,7 @@
 """The predicates of a clause that share its subject, and the words of each."""
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.detached import (
@@ -41,9 +42,18 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
     subject = tree.subject(clause)
     if subject is not None and names_nothing(tree, subject):
         return [clause]
-    if all(_shares_subject(tree, clause, index) for index in found):
-        return [clause, *sorted(found)]
-    return [clause]
+    chain = [clause, *sorted(found)]
+    if any(_shares_object(tree, one, other) for one, other in pairwise(chain)):
+        return [clause]
+    return chain if all(_shares_subject(tree, clause, index) for index in found) else [clause]
+
+
+def _shares_object(tree: Tree, one: int, other: int) -> bool:
+    """Whether a verb shares the noun in a phrase of the next: "led and worked for the club"."""
+    between = [n for n in tree.children[one] if one < n < other]
+    bare = all(tree.relation(n) in ("cc", "punct", "advmod") for n in between)
+    transitive = tree.is_verb(one) and tree.lows[one] not in INTRANSITIVE
+    return bare and transitive and tree.lows[other] in INTRANSITIVE and tree.has(other, "obl")
 
 
 def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predicate]:

@@ -74,7 +74,7 @@ _BROUGHT_UP: Final = word_set("raised educated buried baptised baptized schooled
 _HOW_OFTEN: Final = word_set("usually often always typically generally normally mostly")
 _WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
 """Penn Treebank tags of words that others must follow."""
-_OF_SEVERAL: Final = frozenset({("of", "which"), ("of", "whom")})
+_KEPT_WHOLE: Final = frozenset({("of", "which"), ("of", "whom"), ("not", "only"), ("all", "but")})
 """In "A and B, both of which ..." what follows is of several together."""
 _KEPT_CASES: Final = frozenset({"in", "at", "on"})
 """Prepositions that "where" takes over from its noun; for others it is "in"."""
@@ -112,7 +112,7 @@ def _is_statement(tree: Tree) -> bool:
     finite = tree.finite(tree.root)
     if finite is None or ":" in tree.texts[:finite]:  # "Mandela: Long Walk to Freedom is ..."
         return False
-    if any(pair in _OF_SEVERAL or pair == ("not", "only") for pair in pairwise(tree.lows)):
+    if not _KEPT_WHOLE.isdisjoint(pairwise(tree.lows)):
         return False
     words = range(len(tree.words))
     if any(_may_hang_deeper(tree, n) or _passes_a_verb(tree, n) for n in words):
@@ -244,8 +244,10 @@ class _Splitter:
         if subject is None:
             return []
         tree = self.tree
+        words = tree.subtree(subject)
+        self.certain &= not min(words) < clause < max(words)
         brackets = [n for n in tree.children[subject] if tree.in_brackets(n)]
-        whole = (tree.subtree(subject) & own) - tree.subtrees(brackets)
+        whole = (words & own) - tree.subtrees(brackets)
         return tree.pieces(tree.tidied(whole, self._gone), again=True)
 
     def _shared_auxiliaries(

@@ -347,9 +347,11 @@ def _names(words: Sequence[Word], lows: Sequence[str]) -> dict[int, tuple[int, s
     for index, word in enumerate(words):
         for other in range(index + 1, min(index + 3, len(words))):
             name = words[other]
+            twice = (word.head, word.relation) == (name.head, name.relation)
+            if twice and (word.tag, name.tag, other) == ("NNP", "CD", index + 1):
+                found[other] = index, "flat"  # "World War One"
             if name.tag != "NNP" or word.tag not in ("NN", "NNP"):
                 continue
-            twice = (word.head, word.relation) == (name.head, name.relation)
             twice &= word.relation in ("obl", "obj", "nmod", "obl:agent")
             hyphen = words[other - 1].tag == "HYPH" and word.tag == "NNP"
             within = word.relation if word.head == other else None

@@ -485,6 +485,20 @@ SPLIT = [
         ["Armstrong was named to the team in 2002.", "Armstrong was named a legend in 2005."],
     ),
     (
+        "World War One began on July 28, 1914 and ended on November 11, 1918.",
+        [
+            "World War One began on July 28, 1914.",
+            "World War One ended on November 11, 1918.",
+        ],
+    ),
+    (
+        "He is known for his good looks and charming personality.",
+        [
+            "He is known for his good looks.",
+            "He is known for his charming personality.",
+        ],
+    ),
+    (
         "She was born in Oslo and raised three children.",
         ["She was born in Oslo.", "She raised three children."],
     ),
@@ -561,6 +575,11 @@ def test_coordinations_and_parentheticals_are_split(sentence: str, expected: lis
 
 
 WHOLE = [
+    "The statue stands on Lund's Island (now known as Liberty Island) in New York Harbor.",
+    "The Lund Studio was used for some rooms and Oslo Studios for some streets.",
+    "They had all but lost hope.",
+    "He founded and served on the board of the club.",
+    "The band went on hiatus in 2006.",
     "Oslo is recognised by the union as the birthplace of the game.",
     "They rely on the rivers of other towns for water.",
     "She spoke about her work and how she was a shy and awkward child.",
