@@ -1,6 +1,6 @@
 """One statement for each member of a coordination, each example and each adjunct."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -20,6 +20,7 @@ from claimflow.stages.claim_rules.lexicon import (
     TOGETHER,
     indefinite_article,
     is_person_noun,
+    singular,
 )
 from claimflow.stages.claim_rules.trees import (
     NAME_TAGS,
@@ -102,10 +103,11 @@ def _examples(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     here = tree.here(pieces)
     for noun in _objects(tree, predicate, here):
         several = tree.of(noun, "nmod") if tree.lows[noun] in _SEVERAL else []
-        for first in [n for one in (noun, *several) for n in tree.of(one, "nmod")]:
+        kinds = [noun, *several]
+        for kind, first in ((one, n) for one in kinds for n in tree.of(one, "nmod")):
             members = [first, *tree.conjuncts(first)]
             if first in here and _introduces_examples(tree, noun, first, members):
-                return _with_examples(tree, noun, members, pieces)
+                return _with_examples(tree, noun, kind, members, pieces)
     return [pieces]
 
 
@@ -137,7 +139,10 @@ def _introduces_examples(tree: Tree, noun: int, first: int, members: Sequence[in
     return tree.relation(noun) != "nmod" or not stands_behind(tree, first, (",",))
 
 
-def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) -> list[Pieces]:
+def _with_examples(
+    tree: Tree, noun: int, kind: int, members: list[int], pieces: Pieces
+) -> list[Pieces]:
+    """The statement without the examples of a `kind`, and what is said of each of them."""
     first = members[0]
     shown = tree.places(pieces, tree.subtree(first))
     main = trimmed(pieces[: shown[0]])
@@ -154,7 +159,28 @@ def _with_examples(tree: Tree, noun: int, members: list[int], pieces: Pieces) ->
         words = tree.tidied(n for n in shown_here if begins[place] <= n < end)
         example = joined(again(before), tree.pieces(words))
         found.append(joined(example, behind) if member == members[-1] else example)
+        found += _kind_of_example(tree, kind, member, words)
     return found
+
+
+def _kind_of_example(tree: Tree, noun: int, member: int, words: Sequence[int]) -> Iterator[Pieces]:
+    """ "Love is a film" of "films such as Love": for a name, and a noun with a regular plural."""
+    kind = singular(tree.lows[noun]) if tree.tag(noun) == "NNS" else None
+    named = tree.texts[member][0].isupper() and tree.tag(member) not in ("NNS", "NNPS")
+    begins = tree.texts[words[0]][0].isupper() or tree.lows[words[0]] == "the"
+    # "prizes such as the Wolf Prize"
+    said = any(tree.lows[n] == kind for n in words)
+    if kind is None or said or not begins or not named or not tree.texts[noun].islower():
+        return
+    bracket = next((n for n in words if tree.texts[n] == "("), len(tree.words))
+    name = tree.pieces(tree.tidied(n for n in words if n < bracket), again=True)
+    kinds = [n for n in tree.of(noun, "amod", "compound") if tree.lows[n] not in _QUANTITIES]
+    kinds = [n for n in kinds if n < noun]
+    if any(tree.tag(n) in ("JJS", "JJR", "VBG") for n in kinds):
+        kinds = tree.of(noun, "compound")
+    described = tree.pieces(sorted(tree.subtrees(kinds)), again=True)
+    article = added(indefinite_article(described[0].text if described else kind), "DT")
+    yield [*joined(name, [added("is"), article]), *described, added(kind, "NN")]
 
 
 # Members.

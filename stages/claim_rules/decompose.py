@@ -11,6 +11,7 @@ The rules are for English. A sentence of another language, one longer than 1,500
 one that they cannot split with certainty is a claim as it stands.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
@@ -105,6 +106,9 @@ class _Draft(NamedTuple):
         claims = []
         for pieces in split_sentence(self.said, words):
             said = [piece._replace(text=quoted.get(piece.text, piece.text)) for piece in pieces]
+            # A full stop in a quotation is the sentence's own: "Love."
+            inner = [one._replace(text=_STOP_IN_QUOTATION.sub("", one.text)) for one in said[:-1]]
+            said = [*inner, *said[-1:]]
             span = places.of(pieces) or self.place
             claims.append(self.placed(_marked(TextClaim(claim_text(said), *span))))
         return claims or [self.claim]
@@ -116,6 +120,7 @@ class _Draft(NamedTuple):
         return _marked(claim._replace(claim=_capital(claim.claim))) if self.cut else claim
 
 
+_STOP_IN_QUOTATION: Final = re.compile(r"(?<=\w)\.(?=[\"”]$)")
 _SHORTEST: Final = 5
 """Words of a sentence of two statements: "Ann sings and dances"."""
 

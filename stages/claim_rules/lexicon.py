@@ -168,6 +168,25 @@ def indefinite_article(word: str) -> str:
     return "an" if low[:1] in "aeiouáéíóúöüäå" else "a"
 
 
+_SINGULARS: Final = {
+    **{"people": "person", "men": "man", "women": "woman", "children": "child", "series": "series"},
+    **{"movies": "movie", "buses": "bus", "viruses": "virus", "shoes": "shoe", "leaves": "leaf"},
+}
+
+
+def singular(plural: str) -> str | None:
+    """The singular of a noun; None where its ending does not tell."""
+    if plural in _SINGULARS:
+        return _SINGULARS[plural]
+    if plural.endswith(("ss", "us", "is", "ves", "uses", "xes", "zzes")) or plural[-1:] != "s":
+        return None
+    if plural.endswith("ies"):
+        return f"{plural[:-3]}y" if len(plural) > 5 else None
+    if plural.endswith(("sses", "shes", "ches", "oes")):
+        return plural[:-2]
+    return plural[:-1]
+
+
 def possessive(name: str) -> str:
     """The possessive of a name: Curie's, Charles'."""
     return name + ("'" if name.endswith("s") else "'s")

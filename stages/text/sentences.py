@@ -287,6 +287,8 @@ def _ends_with_stop(text: str, start: int, match: re.Match[str]) -> bool:
             trailer and trailer[-1] in "」』" and _QUOTED_ON.match(text, end)
         )
     if end < len(text) and not text[end].isspace():
+        if stop == "." and text[first - 1 : first].isspace():
+            return False  # "of the .NET platform"
         unspaced = _UNSPACED.match(text, end)
         return unspaced is not None and _lacks_space(
             _last_words(text, start, first)[1], stop, capital=text[end].isupper()

@@ -98,6 +98,8 @@ SPLIT = [
         "She has worked with other artists, such as John Legend and Eric Nam.",
         [
             "She has worked with other artists.",
+            "John Legend is an artist.",
+            "Eric Nam is an artist.",
             "She has worked with John Legend.",
             "She has worked with Eric Nam.",
         ],
@@ -395,6 +397,9 @@ SPLIT = [
         "(1995), and Kingdom Come (2001).",
         [
             "Hicks has also starred in several films.",
+            "A Bronx Tale is a film.",
+            "New Jersey Drive is a film.",
+            "Kingdom Come is a film.",
             "Hicks has also starred in A Bronx Tale (1993).",
             "Hicks has also starred in New Jersey Drive (1995).",
             "Hicks has also starred in Kingdom Come (2001).",
@@ -496,6 +501,24 @@ SPLIT = [
         [
             "He is known for his good looks.",
             "He is known for his charming personality.",
+        ],
+    ),
+    (
+        'She has acted in several popular Korean dramas, such as "Dream High" and "Del Luna".',
+        [
+            "She has acted in several popular Korean dramas.",
+            '"Dream High" is a popular Korean drama.',
+            '"Del Luna" is a popular Korean drama.',
+            'She has acted in "Dream High".',
+            'She has acted in "Del Luna".',
+        ],
+    ),
+    (
+        "She appeared in films such as The End of Summer (1954).",
+        [
+            "She appeared in films.",
+            "The End of Summer is a film.",
+            "She appeared in The End of Summer (1954).",
         ],
     ),
     (

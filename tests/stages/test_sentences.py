@@ -104,6 +104,11 @@ def test_a_stop_without_a_blank_ends_a_sentence_between_words_only():
     ]
 
 
+def test_a_stop_that_begins_a_word_ends_no_sentence():
+    assert split("It is part of the .NET platform.") == ["It is part of the .NET platform."]
+    assert split("It is .5 m long. So it is.") == ["It is .5 m long.", "So it is."]
+
+
 def test_list_items_are_found_by_consecutive_numbers():
     assert split("8. One 9. two") == ["8. One", "9. two"]
     assert split("9. One 10. two") == ["9. One", "10. two"]
