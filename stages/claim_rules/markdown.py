@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.clauses import first_finite_verb
-from claimflow.stages.claim_rules.lexicon import ADJECTIVES
+from claimflow.stages.claim_rules.lexicon import ADJECTIVES, is_past_or_participle
 from claimflow.stages.claim_rules.non_claims import (
     clause_of,
     is_english,
@@ -236,9 +236,13 @@ def list_stem(sentence: str) -> str | None:
     clause = clause_of(shorter)
     verbs = sum(token.tag in FINITE for token in clause)
     subordinate = sum(token.tag in ("relative", "subordinator") for token in clause)
-    if not first_finite_verb(clause) or not is_english([token.low for token in clause]):
+    if not clause or not is_english([token.low for token in clause]):
         return None
     last = clause[-1]
+    if last.low in ("include", "includes", "included") and len(clause) > 1:
+        return shorter
+    if not first_finite_verb(clause):
+        return None
     if last.low in _BEFORE_PLAIN_FORM:
         return shorter
     if verbs <= subordinate:
@@ -255,6 +259,26 @@ def list_label(sentence: str) -> str:
         return ""
     bare = without_markup(LIST_MARKER.sub("", sentence.strip(" \t*_#"), count=1))
     return bare.rstrip(" *_").removesuffix(":").removesuffix("：").strip(" *_")
+
+
+def with_apposition(item: str) -> str:
+    """An item that tells what its name is, as one phrase: "Rust: a language" is "Rust, a language".
+
+    Any other item as it is.
+    """
+    found = _NAME_AND_KIND.match(item)
+    if found is None:
+        return item
+    name, kind = found["name"], found["kind"]
+    first = kind.split(None, 1)[0].casefold()
+    told = first in ("a", "an", "the") or (found["mark"] != ":" and is_past_or_participle(first))
+    whole = first_finite_verb(clause_of(name)) is not None
+    return f"{name}, {kind[0].lower()}{kind[1:]}" if told and not whole else item
+
+
+_NAME_AND_KIND: Final = re.compile(
+    r"(?P<name>[^:.,;]{1,80}?)(?P<mark>:| [-–—])\s+(?P<kind>\S.*)", re.DOTALL
+)
 
 
 def joined(stem: str, item: str) -> str | None:

@@ -15,6 +15,7 @@ from claimflow.stages.claim_rules.markdown import (
     list_label,
     list_stem,
     row_sentences,
+    with_apposition,
     without_markup,
 )
 from claimflow.stages.claim_rules.non_claims import (
@@ -179,12 +180,14 @@ class _Reader:
             kind = "heading"
         if kind is not None:
             return NonClaim(kind, start, end)
-        if item and label and self._is_one_sentence(place) and is_fragment(piece[item.end() :]):
+        if item and label and self._is_one_sentence(place):
             words = without_markup(piece[item.end() :])
-            said = joined(stem, words) if stem else None
-            # An item alone may say the contrary: "The warranty does not cover: theft."
-            said = said or f"{label}: {words.rstrip(' .;,')}."
-            return Sentence(start + item.end(), end, said=said, whole=stem is None)
+            words = with_apposition(words) if stem else words
+            if is_fragment(words):
+                said = joined(stem, words) if stem else None
+                # An item alone may say the contrary: "The warranty does not cover: theft."
+                said = said or f"{label}: {words.rstrip(' .;,')}."
+                return Sentence(start + item.end(), end, said=said, whole=stem is None)
         cut = frame_end(self._text[first:end])
         if first + cut >= end:  # A mark of a list is the whole answer.
             first, cut = start, 0

@@ -322,9 +322,15 @@ class _Splitter:
         return added("are" if plural else "is")
 
     def _about(self, part: Detached, clause: int, subject: Pieces) -> tuple[Pieces, bool]:
-        """What a part tells more of: the subject, if that is on a predicate noun, or its noun."""
+        """What a part tells more of: the subject, if that is on a predicate noun, or its noun.
+
+        In "the winner is Ann Lee, who" it is Ann Lee.
+        """
         tree = self.tree
-        if is_nominal_predicate(tree, part.head, clause) and tree.subject(clause) is not None:
+        of_subject = is_nominal_predicate(tree, part.head, clause)
+        article = any(tree.lows[n] in ARTICLES for n in tree.of(part.head, "det"))
+        of_subject &= tree.tag(part.head) not in NAME_TAGS or article
+        if of_subject and tree.subject(clause) is not None:
             return subject, tree.is_plural(clause)
         # Of a coordination the noun alone is repeated.
         plural = tree.tag(part.head) in ("NNS", "NNPS") or tree.lows[part.head] == "they"

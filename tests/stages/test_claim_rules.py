@@ -522,6 +522,37 @@ SPLIT = [
         ],
     ),
     (
+        "The winner of the match was Edge, who held the title until May.",
+        [
+            "The winner of the match was Edge.",
+            "Edge held the title until May.",
+        ],
+    ),
+    (
+        "Ann Lee is a Democrat who was elected in 1990.",
+        [
+            "Ann Lee is a Democrat.",
+            "Ann Lee was elected in 1990.",
+        ],
+    ),
+    (
+        "She starred in films such as Vertigo and Gilda.",
+        [
+            "She starred in films.",
+            "Vertigo is a film.",
+            "Gilda is a film.",
+            "She starred in Vertigo.",
+            "She starred in Gilda.",
+        ],
+    ),
+    (
+        "She won the Abel Prize and the Wolf Prize.",
+        [
+            "She won the Abel Prize.",
+            "She won the Wolf Prize.",
+        ],
+    ),
+    (
         "She was born in Oslo and raised three children.",
         ["She was born in Oslo.", "She raised three children."],
     ),

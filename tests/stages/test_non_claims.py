@@ -262,6 +262,17 @@ def test_rows_without_a_header_are_their_cells() -> None:
         ),
         ("The symptoms include the following:\n\n1. Fever\n", ["The symptoms include Fever."]),
         ("Rome has several sights, including:\n- the Forum", None),
+        (
+            "Some of the tools made by Lund include: 1. Alef: a platform for data 2. Bet: a shop",
+            [
+                "Some of the tools made by Lund include Alef, a platform for data.",
+                "Some of the tools made by Lund include Bet, a shop.",
+            ],
+        ),
+        (
+            "The judges are:\n- **Ann Lee** - appointed in 1981\n- Bo Ek: he is new",
+            ["The judges are Ann Lee, appointed in 1981.", "Bo Ek: he is new"],
+        ),
         ("The benefits are:\n- It is fast.\n- Speed: it is fast", ["It is fast.", None]),
         ("Symptoms include: • fever • cough", ["Symptoms include fever.", None]),
         ("You can use it to:\n- Clean the floor", ["You can use it to clean the floor."]),
