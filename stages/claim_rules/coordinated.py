@@ -288,7 +288,12 @@ def _say_one_thing(tree: Tree, predicate: int, head: int, others: Sequence[int])
         return True  # "Ann on drums; Bo on bass"
     if tree.in_brackets(head) or _is_crossed(tree, head, min(others)):
         return True
-    if any(_is_name_of_one(tree, head, n) for n in others):
+    if any(_is_name_of_one(tree, head, n) or _titles_one(tree, head, n) for n in others):
+        return True
+    # "a professor of law and judge" is a judge
+    roles = [n for n in others if tree.tag(n) == "NN" and not tree.has(n, "det")]
+    inner = tree.relation(head) == "nmod" and not is_person_noun(tree.lows[head])
+    if inner and any(is_person_noun(tree.lows[n]) for n in roles):
         return True
     # "his status as a hero and focus on war": his focus
     bare = any(not tree.has(n, "det", "nmod:poss", "case") for n in others)
@@ -311,6 +316,15 @@ def _is_name_of_one(tree: Tree, head: int, member: int) -> bool:
         head < n < member and tree.case(n) == "of" and tree.texts[n].istitle()
         for n in tree.of(head, "nmod")
     )
+
+
+def _titles_one(tree: Tree, head: int, member: int) -> bool:
+    """Whether both nouns belong to one name: "by Irish actor and singer Ann Lee"."""
+    bare = not tree.has(head, "det", "nmod:poss", "nummod") and tree.tag(head) == "NN"
+    own = sorted(tree.subtree(member) - set(tree.of(member, "cc", "punct")))
+    named = any(tree.tag(n) in NAME_TAGS and is_person_noun(tree.lows[n - 1]) for n in own)
+    persons = is_person_noun(tree.lows[head]) and named
+    return persons and bare and tree.relation(head) in ("obl", "obl:agent", "obj", "nmod")
 
 
 def _are_fixed(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:

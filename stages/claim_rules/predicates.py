@@ -43,9 +43,16 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
     if subject is not None and names_nothing(tree, subject):
         return [clause]
     chain = [clause, *sorted(found)]
+    if any(_begins_with_clause(tree, n) for n in found):
+        return [clause]
     if any(_shares_object(tree, one, other) for one, other in pairwise(chain)):
         return [clause]
     return chain if all(_shares_subject(tree, clause, index) for index in found) else [clause]
+
+
+def _begins_with_clause(tree: Tree, predicate: int) -> bool:
+    """Whether "when she left" or the like stands before a predicate: its subject is further on."""
+    return any(n < predicate and tree.has(n, "mark", "advmod") for n in tree.of(predicate, "advcl"))
 
 
 def _shares_object(tree: Tree, one: int, other: int) -> bool:
@@ -81,7 +88,9 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
         }
         lender = next((n for n in range(place, len(chain)) if tails[n]), place)
         # "wrote, cut and sold the film", but not "broken, mended in May and sold in June"
-        governed = OBJECTS if lender == len(chain) - 1 else ("obj",)
+        # In "was born and raised in Rome, and left" both in Rome.
+        paired = lender == place + 1 and tree.tag(index) == "VBN" and tree.has(chain[lender], "cc")
+        governed = OBJECTS if lender == len(chain) - 1 or paired else ("obj",)
         lends = any(tree.relation(n) in governed for n in tails[lender])
         lends &= tree.is_verb(index) and tree.is_verb(chain[lender])
         shares = lender != place and lends and tree.lows[index] not in INTRANSITIVE

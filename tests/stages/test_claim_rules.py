@@ -553,6 +553,14 @@ SPLIT = [
         ],
     ),
     (
+        "He was born and raised in Oslo and began to sing in 1990.",
+        [
+            "He was born in Oslo.",
+            "He was raised in Oslo.",
+            "He began to sing in 1990.",
+        ],
+    ),
+    (
         "She was born in Oslo and raised three children.",
         ["She was born in Oslo.", "She raised three children."],
     ),
@@ -629,6 +637,9 @@ def test_coordinations_and_parentheticals_are_split(sentence: str, expected: lis
 
 
 WHOLE = [
+    "It was recorded by Irish actor and singer Richard Harris.",
+    "She is a professor of law and judge.",
+    "They share the prison, but when Rick tries to flee, one of the prisoners, tries to kill Rick.",
     "The statue stands on Lund's Island (now known as Liberty Island) in New York Harbor.",
     "The Lund Studio was used for some rooms and Oslo Studios for some streets.",
     "They had all but lost hope.",
