@@ -456,7 +456,10 @@ def _each_member(
             core = joined(tree.pieces(words), between)
         else:
             core = _other_member(tree, found, member, here, joins=bool(before))
-        shared = tree.pieces(tail or _shared_tail(tree, found, member), again=not is_last)
+        # "fraud and breach of contract" is no fraud of contract
+        bare = tree.tag(head) == "NN" and not tree.has(head, "det", "nmod:poss", "amod")
+        whose = [] if bare and not is_last and head != predicate else tail
+        shared = tree.pieces(whose or _shared_tail(tree, found, member), again=not is_last)
         opening = before if is_first else again(before)
         closing = after if is_last else again(after)
         statement = [*joined(opening, core), *joined(core, shared)[len(core) :], *closing]

@@ -217,6 +217,8 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
     if tree.relation(head) == "appos" or (names and tree.tag(node) not in NAME_TAGS):
         return False  # "CafeMom, a network, and Shue, a charity"
     first = min(n for n in tree.subtree(node) if tree.relation(n) != "punct")
+    if tree.tag(first) == "RB":
+        return False  # "the Axis powers, particularly Japan"
     if tree.tag(head) in NAME_TAGS:
         definite = tree.lows[first] in _DEFINITE or tree.has(node, "nmod:poss")
         return tree.tag(node) in NOUN_TAGS and definite

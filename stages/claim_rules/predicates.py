@@ -17,6 +17,7 @@ from claimflow.stages.claim_rules.trees import (
     Tree,
 )
 
+_BE: Final = frozenset({"is", "are", "was", "were", "am", "be", "been", "'s", "'re", "’s", "’re"})
 _PAIRS: Final = frozenset({"both", "either", "neither"})
 
 
@@ -117,4 +118,6 @@ def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
     if tree.auxiliaries(member):
         return True
     # A participle is one of a passive, by the auxiliary or copula of the first, or a past form.
-    return tree.tag(member) not in ("VB", "VBG") or tree.has(clause, "aux")
+    if tree.tag(member) == "VBG":
+        return any(tree.lows[n] in _BE for n in tree.of(clause, "aux", "aux:pass", "cop"))
+    return tree.tag(member) != "VB" or tree.has(clause, "aux")

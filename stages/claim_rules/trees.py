@@ -350,6 +350,9 @@ def _names(words: Sequence[Word], lows: Sequence[str]) -> dict[int, tuple[int, s
             twice = (word.head, word.relation) == (name.head, name.relation)
             if twice and (word.tag, name.tag, other) == ("NNP", "CD", index + 1):
                 found[other] = index, "flat"  # "World War One"
+            subjects = word.relation in ("nsubj", "nsubj:pass") and other == index + 1
+            if twice and subjects and name.tag == "NNP" and word.tag in ("NN", "NNP"):
+                found[other] = index, "flat"  # "Song Kang"
             if name.tag != "NNP" or word.tag not in ("NN", "NNP"):
                 continue
             twice &= word.relation in ("obl", "obj", "nmod", "obl:agent")

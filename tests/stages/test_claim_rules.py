@@ -561,6 +561,20 @@ SPLIT = [
         ],
     ),
     (
+        "He was sued for fraud and breach of contract.",
+        [
+            "He was sued for fraud.",
+            "He was sued for breach of contract.",
+        ],
+    ),
+    (
+        "Song Kang is a South Korean actor born on April 23, 1994.",
+        [
+            "Song Kang is a South Korean actor.",
+            "Song Kang was born on April 23, 1994.",
+        ],
+    ),
+    (
         "She was born in Oslo and raised three children.",
         ["She was born in Oslo.", "She raised three children."],
     ),
@@ -637,6 +651,7 @@ def test_coordinations_and_parentheticals_are_split(sentence: str, expected: lis
 
 
 WHOLE = [
+    "This song forecasts destruction for the Axis powers, particularly Japan.",
     "It was recorded by Irish actor and singer Richard Harris.",
     "She is a professor of law and judge.",
     "They share the prison, but when Rick tries to flee, one of the prisoners, tries to kill Rick.",
