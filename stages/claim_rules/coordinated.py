@@ -1,6 +1,6 @@
 """One statement for each member of a coordination, each example and each adjunct."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -57,11 +57,13 @@ _UNITS: Final = word_set(
 )
 """Of "3 kg and 200 g" neither is claimed."""
 _GAPPED_CASES: Final = frozenset({"as", "for", "to", "by", "with", "from"})
+"""Prepositions that stand twice where a verb is not said: "as Duke and his wife as Duchess"."""
 _INSTITUTIONS: Final = word_set(
     """centre center museum institute department committee commission council agency authority
     association society foundation board bureau office service company corporation university
     college school act festival fund"""
 )
+"""Last words of names that may hold an "and"."""
 _LIMITS: Final = word_set("only just solely mostly mainly primarily exclusively as so too not")
 """Adverbs that hold for all members behind them together, or for none."""
 
@@ -142,7 +144,10 @@ def _introduces_examples(tree: Tree, noun: int, first: int, members: Sequence[in
 def _with_examples(
     tree: Tree, noun: int, kind: int, members: list[int], pieces: Pieces
 ) -> list[Pieces]:
-    """The statement without the examples of a `kind`, and what is said of each of them."""
+    """The statement up to its examples, one for each example, and what kind of thing each is.
+
+    `kind` is the noun that the examples are of: the towns in "a number of towns, including Rome".
+    """
     first = members[0]
     shown = tree.places(pieces, tree.subtree(first))
     main = trimmed(pieces[: shown[0]])
@@ -159,19 +164,21 @@ def _with_examples(
         words = tree.tidied(n for n in shown_here if begins[place] <= n < end)
         example = joined(again(before), tree.pieces(words))
         found.append(joined(example, behind) if member == members[-1] else example)
-        found += _kind_of_example(tree, kind, member, words)
-    return found
+        found.append(_kind_of_example(tree, kind, member, words))
+    return [statement for statement in found if statement]
 
 
-def _kind_of_example(tree: Tree, noun: int, member: int, words: Sequence[int]) -> Iterator[Pieces]:
-    """ "Love is a film" of "films such as Love": for a name, and a noun with a regular plural."""
+def _kind_of_example(tree: Tree, noun: int, member: int, words: Sequence[int]) -> Pieces:
+    """ "Love is a film" of "films such as Love"; empty for what is no name or no regular plural."""
+    if not words:
+        return []
     kind = singular(tree.lows[noun]) if tree.tag(noun) == "NNS" else None
     named = tree.texts[member][0].isupper() and tree.tag(member) not in ("NNS", "NNPS")
     begins = tree.texts[words[0]][0].isupper() or tree.lows[words[0]] == "the"
     # "prizes such as the Wolf Prize"
     said = any(tree.lows[n] == kind for n in words)
     if kind is None or said or not begins or not named or not tree.texts[noun].islower():
-        return
+        return []
     bracket = next((n for n in words if tree.texts[n] == "("), len(tree.words))
     name = tree.pieces(tree.tidied(n for n in words if n < bracket), again=True)
     kinds = [n for n in tree.of(noun, "amod", "compound") if tree.lows[n] not in _QUANTITIES]
@@ -180,7 +187,7 @@ def _kind_of_example(tree: Tree, noun: int, member: int, words: Sequence[int]) -
         kinds = tree.of(noun, "compound")
     described = tree.pieces(sorted(tree.subtrees(kinds)), again=True)
     article = added(indefinite_article(described[0].text if described else kind), "DT")
-    yield [*joined(name, [added("is"), article]), *described, added(kind, "NN")]
+    return [*joined(name, [added("is"), article]), *described, added(kind, "NN")]
 
 
 # Members.
