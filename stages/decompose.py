@@ -26,6 +26,17 @@ from claimflow.stages.tools import LLM, Failure, Form, Parser, Question
 _CONTEXT: Final = "context"
 """The blank of a prompt for what a reader of the text knows."""
 
+_CONTEXTS: Final = "contexts"
+"""The blank of a prompt for several contexts, each with its texts."""
+
+_BLANKS: Final = PromptBlanks({"texts", "atomicity", "coverage", _CONTEXT, _CONTEXTS})
+
+
+def _usual_texts_per_call(settings: Mapping[str, Any]) -> int:
+    """4, but 1 as in earlier releases where the prompt takes one context, or there is none."""
+    prompt = settings.get("prompt", f"{{{{{_CONTEXTS}}}}}")
+    return 4 if prompt is not None and _CONTEXTS in blanks(prompt) else 1
+
 
 class DecomposeClaims(Stage):
     """Claims of one side of every sample, by rules or, with a `prompt`, by a language model.
@@ -35,12 +46,13 @@ class DecomposeClaims(Stage):
     every detail, low the main point. The rules are of English; a sentence of another
     language is one claim. A claim made twice in one text counts once. A sentence that claims
     nothing (a greeting, a question, a heading) is a row of its own with its kind. A language model
-    is asked about `texts_per_call` texts with the same context at a time.
+    is asked about up to `texts_per_call` short texts at a time, with a prompt that has the blank
+    `{{context}}` only about texts with the same context.
 
     `context` is what a reader of the text knows: the question (`user_input`), with conversation
     also the messages before it. A short answer then becomes the statement that it makes, and words
     such as "he" are resolved; a claim that stays unclear is marked as ambiguous. A prompt without
-    the blank `{{context}}` leaves the language model without it.
+    the blank `{{contexts}}` or `{{context}}` leaves the language model without it.
 
     With `citation_markers` remove, claims are made of the text without `[1]` and other markers,
     footnotes and fenced code, since a number in a claim would be taken for a part of what it
@@ -57,9 +69,11 @@ class DecomposeClaims(Stage):
     of: Side
     atomicity: Literal["low", "high"] = "low"
     coverage: Literal["low", "high"] = "low"
-    prompt: Annotated[str | None, PromptBlanks({"texts", "atomicity", "coverage", _CONTEXT})] = None
+    prompt: Annotated[str | None, _BLANKS] = None
     context: ContextSetting = "question"
-    texts_per_call: int = Field(default=1, ge=1, le=50)
+    texts_per_call: int = Field(
+        default_factory=_usual_texts_per_call, ge=1, le=50, json_schema_extra={"default": 4}
+    )
     supplied: Literal["prefer", "ignore"] = "prefer"
     citation_markers: Literal["keep", "remove"] = "keep"
 
@@ -67,8 +81,8 @@ class DecomposeClaims(Stage):
     @classmethod
     def _prompt_has_the_blank(cls, context: str, info: ValidationInfo) -> str:
         prompt = info.data.get("prompt")
-        if context != "none" and prompt is not None and _CONTEXT not in blanks(prompt):
-            right = "put {{context}} above {{texts}} in the prompt, or write context: none"
+        if context != "none" and prompt is not None and not _reads_context(prompt):
+            right = "put {{contexts}} in place of {{texts}} in the prompt, or write context: none"
             raise ValueError(f"the prompt has no blank for it: {right}")
         return context
 
@@ -104,9 +118,17 @@ class DecomposeClaims(Stage):
         """How a language model is asked."""
         settings = {"atomicity": self.atomicity, "coverage": self.coverage}
         prompt = fill_settings(self.prompt or "", settings)
-        answer = ContextDecomposition if _CONTEXT in blanks(prompt) else Decomposition
-        per_call = self.texts_per_call
-        return Form(prompt, "texts", answer, per_call, keep_part=False, about=_CONTEXT)
+        answer = ContextDecomposition if _reads_context(prompt) else Decomposition
+        several = self.texts_per_call if _CONTEXTS in blanks(prompt) else 1
+        return Form(
+            prompt,
+            "texts",
+            answer,
+            self.texts_per_call,
+            keep_part=False,
+            about=_CONTEXT,
+            premises=several,
+        )
 
     def run(
         self, samples: Samples, *, llm: LLM | None = None, parser: Parser | None = None
@@ -194,7 +216,7 @@ class DecomposeClaims(Stage):
     def _by_llm(
         self, texts: Mapping[str, str], contexts: Mapping[str, Context], llm: LLM
     ) -> Iterator[dict[str, Any]]:
-        if _CONTEXT not in blanks(self.prompt or ""):
+        if not _reads_context(self.prompt or ""):
             contexts = {}  # The language model reads the texts alone.
         questions = {
             sample_id: Question(text, conversation_text(contexts.get(sample_id, NO_CONTEXT)))
@@ -227,6 +249,10 @@ class DecomposeClaims(Stage):
                 if not any(start < one.end and one.start < end for start, end in made_of)
             )
             yield from rows
+
+
+def _reads_context(prompt: str) -> bool:
+    return not blanks(prompt).keys().isdisjoint((_CONTEXT, _CONTEXTS))
 
 
 class SuppliedClaims(Stage):

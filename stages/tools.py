@@ -100,8 +100,12 @@ class Failure(NamedTuple):
 class Form(NamedTuple):
     """How questions are put to a language model, and the shape of an answer.
 
-    `prompt` has the blank named `about`, where questions have a premise, and the blank named
-    `blank`, which is filled with the texts of up to `per_call` questions with the same premise.
+    A call asks up to `per_call` questions. `prompt` has the blank named `about`, where questions
+    have a premise, and the blank named `blank`, which is filled with the texts of questions with
+    the same premise. A prompt with the plural of `about` (`{{premises}}`) in place of both takes
+    questions with up to `premises` different premises: it is filled with each premise, followed by
+    its texts.
+
     `answer` is the model of the answer to each. With `keep_part` the complete answers in a reply
     that was cut off are used; without it the whole reply is discarded. `draw` numbers
     independent answers to the same question, from 0.
@@ -114,6 +118,7 @@ class Form(NamedTuple):
     keep_part: bool
     draw: int = 0
     about: str = "premise"
+    premises: int = 1
 
 
 class Respondent(Protocol):

@@ -18,11 +18,14 @@ from claimflow.stages.judging.cascade import (
 )
 from claimflow.stages.judging.verdicts import LlmVerdict, Opinion, ask_verdicts
 from claimflow.stages.judging.votes import VotedVerdict, ask_votes
-from claimflow.stages.prompts import PromptBlanks
+from claimflow.stages.prompts import PromptBlanks, blanks
 from claimflow.stages.rows import Label, SampleField, Verdict
 from claimflow.stages.sample_texts import Premise, Premises, premises_of
 from claimflow.stages.tables import Citations, Claims, Samples, Verdicts, schema
 from claimflow.stages.tools import LLM, EntailmentModel, Failure, Form, Judgement, Pair
+
+_SEVERAL: Final = "premises"
+"""The blank of a prompt for several premises, each with its claims."""
 
 NO_PREMISE: Final = "the premise is empty"
 NO_REPLY: Final = "the model gave no judgement"
@@ -33,6 +36,12 @@ _NO_PLACE: Final = {"evidence_start": None, "evidence_end": None}
 _NEUTRAL: Final = Judgement(0.0, 0.0, 1.0, 0, 0)
 
 Answer = Judgement | CascadeVerdict | LlmAnswer
+
+
+def _usual_claims_per_call(settings: Mapping[str, Any]) -> int:
+    """16, but 8 as in earlier releases where the prompt takes one premise, or there is none."""
+    prompt = settings.get("prompt", f"{{{{{_SEVERAL}}}}}")
+    return 16 if prompt is not None and _SEVERAL in blanks(prompt) else 8
 
 
 class VerifyClaims(Stage):
@@ -47,8 +56,9 @@ class VerifyClaims(Stage):
     Without a `prompt` an entailment model judges: a claim is entailed when that probability
     reaches `threshold`; if not, it is contradicted when that is the most probable of the
     three and reaches `contradiction_threshold`; else it is neutral. With a `prompt` a
-    language model judges `claims_per_call` claims on one premise at a time (1: each on its
-    own), and the thresholds have no meaning; with `votes` it is asked so many times
+    language model judges up to `claims_per_call` claims in a call (1: each on its own), on one
+    premise or, where the prompt has the blank `{{premises}}`, on up to `premises_per_call` short
+    ones; the thresholds have no meaning then. With `votes` it is asked so many times
     independently, or several are, and the verdict is that of more than half. With a
     `cascade` the entailment model judges first and the language model what it leaves open.
     """
@@ -62,8 +72,11 @@ class VerifyClaims(Stage):
     premises: Premises = "joined"
     threshold: float = Field(default=0.5, ge=0, le=1)
     contradiction_threshold: float = Field(default=0.4, ge=0, le=1)
-    prompt: Annotated[str | None, PromptBlanks({"premise", "claims"})] = None
-    claims_per_call: int = Field(default=8, ge=1, le=100)
+    prompt: Annotated[str | None, PromptBlanks({"premise", "claims", _SEVERAL})] = None
+    claims_per_call: int = Field(
+        default_factory=_usual_claims_per_call, ge=1, le=100, json_schema_extra={"default": 16}
+    )
+    premises_per_call: int = Field(default=2, ge=1, le=100)
     votes: int = Field(default=1, ge=1, le=99)
     cascade: Cascade | None = None
     context: ContextSetting = "question"
@@ -121,7 +134,16 @@ class VerifyClaims(Stage):
 
     def form(self) -> Form:
         """How a language model is asked."""
-        return Form(self.prompt or "", "claims", Opinion, self.claims_per_call, keep_part=True)
+        prompt, per_call = self.prompt or "", self.claims_per_call
+        premises = self.premises_per_call if _SEVERAL in blanks(prompt) else 1
+        return Form(prompt, "claims", Opinion, per_call, keep_part=True, premises=premises)
+
+    def fingerprint_settings(self) -> dict[str, Any]:
+        """As `Stage.fingerprint_settings`; premises per call count where a call takes several."""
+        settings = super().fingerprint_settings()
+        if _SEVERAL not in blanks(self.prompt or ""):
+            del settings["premises_per_call"]
+        return settings
 
     def run(
         self,

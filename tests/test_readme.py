@@ -164,12 +164,12 @@ def test_the_rerun_walkthrough_prints_what_the_readme_shows(tmp_path: Path, fork
             assert_shown(output, lines(printed))
             happened.append((" ".join(command.split()[:2]), code, endpoint.hits - before))
     assert happened == [
-        ("claimflow run", 5, 135),
+        ("claimflow run", 5, 53),
         ("claimflow tag", 0, 0),
         ("cp configs/prompts/verify.md", 0, 0),
         ("sed -i.bak", 0, 0),
         ("claimflow plan", 0, 0),
-        ("claimflow run", 4, 65),
+        ("claimflow run", 4, 32),
         ("claimflow diff", 0, 0),
         ("cp before.md", 0, 0),
         ("claimflow plan", 0, 0),

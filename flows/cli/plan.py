@@ -100,6 +100,7 @@ def plan(options: Namespace) -> int:
     if estimates:
         terminal.print_line(total_line(estimates))
         for line in (
+            *_sharing_lines(estimates),
             *_cascade_lines(estimates),
             *budget_lines(prepared.pipeline, estimates),
             *_address_lines(prepared.pipeline, estimates, store),
@@ -176,6 +177,19 @@ def total_line(estimates: "Mapping[str, Estimate]") -> str:
     if any(one.cost is None for one in of_steps):
         amounts.append("and calls of unknown price" if costs else "price unknown")
     return f"{'about ' if guess else ''}{', '.join(amounts)}{recorded}"
+
+
+def _sharing_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
+    """A line for each group of steps that share calls; a call is counted for one of them."""
+    groups: list[set[str]] = []
+    for step, one in estimates.items():
+        if one.shared_with:
+            joined = {step, *one.shared_with}
+            apart = [group for group in groups if group.isdisjoint(joined)]
+            groups = [*apart, joined.union(*(group for group in groups if group not in apart))]
+    for group in groups:
+        *others, last = (step for step in estimates if step in group)
+        yield f"{', '.join(others)} and {last} share calls"
 
 
 def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:

@@ -31,6 +31,7 @@ from claimflow.flows.judge.response_formats import (
     RESPONSE_FORMATS,
     ResponseFormat,
     format_parameters,
+    shape_in_words,
 )
 from claimflow.flows.judge.retry import (
     Delivery,
@@ -281,11 +282,12 @@ class JudgeClient:
         *,
         entries: int,
         repeats: str | None = None,
+        fresh: bool = False,
     ) -> Exchange:
         """Send `messages`, about `entries` texts, and return what came back.
 
         `repeats` is the call whose reply they show to the model. A reply that an earlier run
-        received but did not act on is used instead of sending the request again.
+        received but did not act on is used instead of sending the request again, unless `fresh`.
 
         Raises `JudgeError` when no request can succeed, `StoppedError` when the run is to end.
         """
@@ -294,7 +296,8 @@ class JudgeClient:
             seed = self._seed(form.draw)
             parameters = self._judge.parameters() | seed | format_parameters(response_format, form)
             model, api_base = self._judge.model, self._judge.api_base
-            request = Request(model, list(messages), parameters, api_base)
+            words = shape_in_words(response_format, form)
+            request = Request(model, _with_instruction(messages, words), parameters, api_base)
             asker = {"run_id": self._session.run_id, "step": step, "judge": self._name}
             call = chat_call(
                 request,
@@ -305,12 +308,12 @@ class JudgeClient:
                 repeats=repeats,
             )
             open_reply = self._open.pop(call.request, None)
-            if open_reply and self._session.since(step) is None:
+            if open_reply and not fresh:
                 return _resumed(call, open_reply)
             try:
                 delivered = await self.requests.request(
                     partial(self._chat, request),
-                    characters=sum(len(message["content"]) for message in messages),
+                    characters=sum(len(message["content"]) for message in request.messages),
                     entries=entries,
                 )
             except ProviderError as error:
@@ -359,6 +362,16 @@ class JudgeClient:
                 return False
             self._format = RESPONSE_FORMATS[RESPONSE_FORMATS.index(rejected) + 1]
         return True
+
+
+def _with_instruction(messages: Sequence[Message], words: str) -> list[Message]:
+    """The messages with `words` at the end of the part that is the same in every call."""
+    first, *rest = messages
+    if not words:
+        return [first, *rest]
+    if first["role"] == "system":
+        return [first | {"content": f"{first['content']}\n{words}"}, *rest]
+    return [{"role": "system", "content": words}, first, *rest]
 
 
 def warm_up(session: Session, endpoint: Endpoint, label: str) -> None:

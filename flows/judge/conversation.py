@@ -1,6 +1,6 @@
 """One exchange with the judge about some texts: render, ask, read, ask again for open ids."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
@@ -16,13 +16,66 @@ from claimflow.stages.prompts import (
     tagged_text,
     unseen_digits,
 )
-from claimflow.stages.tools import Failure, Form, Reply
+from claimflow.stages.tools import Failure, Form, Question, Reply
 
 _BETWEEN: Final = "\n\n"
 
+_MOST_CHARACTERS: Final = 6_000
+"""Characters of all texts of a call, about 1,500 tokens. A longer text, and the texts of a longer
+premise, have calls of their own: there the instructions are a small part of what is paid."""
 
-def render_messages(form: Form, premise: str, texts: Mapping[int, str]) -> list[dict[str, str]]:
-    """The messages of a call that asks about `texts`, by id, held against `premise`.
+Questions = Mapping[int, Question]
+"""The questions of a call by id; those with one premise stand together."""
+
+
+def batch_questions(questions: Iterable[Question], form: Form) -> Iterator[list[Question]]:
+    """The questions of each call, in their order, those with one premise together.
+
+    A call has up to `per_call` questions, with up to `premises` different premises if the prompt
+    takes several, and no more than about 1,500 tokens of texts, unless a single text or premise is
+    longer.
+    """
+    by_premise: dict[str, list[Question]] = {}
+    for question in questions:
+        by_premise.setdefault(question.premise, []).append(question)
+    most = form.premises if takes_several_premises(form) else 1
+    call: list[Question] = []
+    premises = characters = 0
+    for premise, group in by_premise.items():
+        for part in _parts_of(group, form.per_call):
+            size = len(premise) + sum(len(question.text) for question in part)
+            full = premises == most or len(call) + len(part) > form.per_call
+            if call and (full or characters + size > _MOST_CHARACTERS):
+                yield call
+                call, premises, characters = [], 0, 0
+            call += part
+            premises += 1
+            characters += size
+    if call:
+        yield call
+
+
+def _parts_of(group: Iterable[Question], per_call: int) -> Iterator[list[Question]]:
+    """Questions with one premise in parts that fit in a call."""
+    part: list[Question] = []
+    characters = 0
+    for question in group:
+        size = len(question.text)
+        if part and (len(part) == per_call or characters + size > _MOST_CHARACTERS):
+            yield part
+            part, characters = [], 0
+        part.append(question)
+        characters += size
+    yield part
+
+
+def takes_several_premises(form: Form) -> bool:
+    """Whether the prompt of a form takes questions with different premises."""
+    return f"{form.about}s" in blanks(form.prompt)
+
+
+def render_messages(form: Form, questions: Questions) -> list[dict[str, str]]:
+    """The messages of a call that asks `questions`.
 
     The prompt above its first blank is the system message, the same in every call; a
     prompt that begins with a blank has none. The rest is the user message, with every text
@@ -33,22 +86,37 @@ def render_messages(form: Form, premise: str, texts: Mapping[int, str]) -> list[
     Raises `ValueError` for a prompt without the blank of the texts or with one that
     is neither theirs nor that of the premise.
     """
-    static, varying = _parts(form.prompt, form.blank, form.about)
-    name = form.blank.removesuffix("s")
-    listed = list(texts.values())
-    premise_tag = f"{form.about}-{unseen_digits(premise, [premise, *listed])}"
-    tag = f"{name}-{unseen_digits(_BETWEEN.join(listed), [premise, *listed])}"
-    blocks = [tagged_text(tag, text, f' id="{number}"') for number, text in texts.items()]
-    values = {form.about: tagged_text(premise_tag, premise), form.blank: _BETWEEN.join(blocks)}
+    static, varying = _prompt_parts(form.prompt, form.blank, form.about)
+    seen = [part for question in questions.values() for part in question]
+    listed = _BETWEEN.join(question.text for question in questions.values())
+    tag = f"{form.blank.removesuffix('s')}-{unseen_digits(listed, seen)}"
+    premises: dict[str, list[str]] = {}
+    for number, question in questions.items():
+        block = tagged_text(tag, question.text, f' id="{number}"')
+        premises.setdefault(question.premise, []).append(block)
+    groups = [
+        (
+            tagged_text(f"{form.about}-{unseen_digits(premise, seen)}", premise),
+            _BETWEEN.join(blocks),
+        )
+        for premise, blocks in premises.items()
+    ]
+    premise_block, blocks = groups[0]
+    values = {
+        form.about: premise_block,
+        form.blank: blocks,
+        f"{form.about}s": _BETWEEN.join(map(_BETWEEN.join, groups)),
+    }
     user = {"role": "user", "content": fill(varying, values)}
     return [{"role": "system", "content": static}, user] if static.strip() else [user]
 
 
 @lru_cache(maxsize=64)
-def _parts(prompt: str, blank: str, about: str) -> PromptParts:
-    if blank not in blanks(prompt):
+def _prompt_parts(prompt: str, blank: str, about: str) -> PromptParts:
+    several = f"{about}s"
+    if blank not in blanks(prompt) and several not in blanks(prompt):
         raise ValueError(f"the prompt has no blank {{{{{blank}}}}}")
-    return split_prompt(prompt, {about, blank})
+    return split_prompt(prompt, {about, blank, several})
 
 
 Answers = dict[int, Reply | Failure]
@@ -63,6 +131,10 @@ class SaveCall(Protocol):
         ...
 
 
+_OF_TEXTS: Final = frozenset({"refused", "too_long", "bad_request"})
+"""Failures that may be due to one text of a call."""
+
+
 class _ParsedReply(NamedTuple):
     """A reply as read: answers, problems by id, and the problem of the reply as a whole."""
 
@@ -74,34 +146,57 @@ class _ParsedReply(NamedTuple):
 
 
 class Conversation:
-    """Asks one judge about the texts of one form, on behalf of one step."""
+    """Asks one judge questions of one form, on behalf of a step, or of several, as `step` says.
 
-    def __init__(self, client: JudgeClient, form: Form, step: str, save: SaveCall) -> None:
+    With `fresh` no reply is used that an earlier run received.
+    """
+
+    def __init__(
+        self, client: JudgeClient, form: Form, step: str, save: SaveCall, *, fresh: bool = False
+    ) -> None:
         self._client = client
         self._form = form
         self._step = step
         self._save = save
+        self._fresh = fresh
 
-    async def about(self, premise: str, texts: Mapping[int, str]) -> Answers:
-        """The judge's answer to each of `texts`, by id, or a `Failure`.
+    async def ask(self, questions: Questions) -> Answers:
+        """The judge's answer to each of `questions`, by id, or a `Failure`.
 
         Raises what `JudgeClient.exchange` raises.
         """
-        messages = render_messages(self._form, premise, texts)
-        first = await self._exchange(messages, texts)
+        messages = render_messages(self._form, questions)
+        first = await self._exchange(messages, questions)
         if first.failure:
-            return self._give_up(first.call, first.failure, texts)
-        seen = self._read(first, texts)
+            return await self._failed(first, first.failure, questions)
+        seen = self._read(first, questions)
         if not seen.problems:
             self._put(first, seen)
             return seen.answers
         if seen.cut_off:
-            return await self._in_parts(first, seen, premise, texts)
+            return await self._in_parts(first, seen, questions)
         self._put(first, seen, is_open=True)
-        return seen.answers | await self._again(first, seen, messages, texts)
+        return seen.answers | await self._again(first, seen, messages, questions)
+
+    async def _failed(self, first: Exchange, failure: Failure, questions: Questions) -> Answers:
+        """After a call without a reply: what one text is to blame for must not fail the others.
+
+        Questions about one premise stay together where it is the longest of these texts, because
+        then it is what a model most likely finds too long, or declines to read.
+        """
+        parts = _by_premise(questions)
+        if len(parts) == 1 and any(len(one.text) > len(one.premise) for one in questions.values()):
+            parts = [{number: question} for number, question in questions.items()]
+        if failure.kind not in _OF_TEXTS or len(parts) == 1:
+            return self._give_up(first.call, failure, questions)
+        self._save(first.call._replace(outcome=failure.kind, error=failure.message), {})
+        answers: Answers = {}
+        for part in parts:
+            answers |= await self.ask(part)
+        return answers
 
     async def _again(
-        self, first: Exchange, seen: _ParsedReply, messages: list[Message], texts: Mapping[int, str]
+        self, first: Exchange, seen: _ParsedReply, messages: list[Message], texts: Questions
     ) -> Answers:
         """The only retry: the model sees its reply, what is wrong with it, and the open ids."""
         left = {number: texts[number] for number in seen.problems}
@@ -121,9 +216,7 @@ class Conversation:
         self._put(second, again, closes=first.call.call_id)
         return again.answers | failures
 
-    async def _in_parts(
-        self, first: Exchange, seen: _ParsedReply, premise: str, texts: Mapping[int, str]
-    ) -> Answers:
+    async def _in_parts(self, first: Exchange, seen: _ParsedReply, texts: Questions) -> Answers:
         """After a reply that was cut off: the unanswered texts in smaller calls."""
         self._put(first, seen)
         left = list(seen.problems)
@@ -134,17 +227,22 @@ class Conversation:
         answers = seen.answers
         for part in (left[:half], left[half:]):
             if part:
-                answers |= await self.about(premise, {number: texts[number] for number in part})
+                answers |= await self.ask({number: texts[number] for number in part})
         return answers
 
     async def _exchange(
-        self, messages: list[Message], texts: Mapping[int, str], *, repeats: str | None = None
+        self, messages: list[Message], texts: Questions, *, repeats: str | None = None
     ) -> Exchange:
         return await self._client.exchange(
-            self._step, self._form, messages, entries=len(texts), repeats=repeats
+            self._step,
+            self._form,
+            messages,
+            entries=len(texts),
+            repeats=repeats,
+            fresh=self._fresh,
         )
 
-    def _read(self, exchange: Exchange, texts: Mapping[int, str]) -> _ParsedReply:
+    def _read(self, exchange: Exchange, texts: Questions) -> _ParsedReply:
         """The answers in the reply, none where a part of a reply is not enough (`keep_part`)."""
         read = read_json(exchange.text, cut_off=exchange.cut_off)
         cut_off = exchange.cut_off and (read.cut or read.problem is not None)
@@ -183,7 +281,7 @@ class Conversation:
         self._save(call, seen.answers, closes=closes)
 
     def _give_up(
-        self, call: Call, failure: Failure, texts: Mapping[int, str], *, closes: str | None = None
+        self, call: Call, failure: Failure, texts: Questions, *, closes: str | None = None
     ) -> Answers:
         answers: Answers = dict.fromkeys(texts, failure)
         # A request that was not sent is not recorded as a call.
@@ -191,3 +289,11 @@ class Conversation:
             call = call._replace(outcome=failure.kind, error=failure.message)
             self._save(call, answers, closes=closes)
         return answers
+
+
+def _by_premise(questions: Questions) -> list[dict[int, Question]]:
+    """The questions with each premise."""
+    parts: dict[str, dict[int, Question]] = {}
+    for number, question in questions.items():
+        parts.setdefault(question.premise, {})[number] = question
+    return list(parts.values())

@@ -29,7 +29,7 @@ from claimflow.flows.judge.response_formats import (
 from claimflow.flows.judge.session import Loop, close_providers
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.stages.judging.verdicts import Opinion
-from claimflow.stages.tools import Form
+from claimflow.stages.tools import Form, Question
 
 _LONGEST: Final = 20.0
 
@@ -44,7 +44,7 @@ _FORM: Final = Form(
     keep_part=True,
 )
 _PREMISE: Final = "The Eiffel Tower stands in Paris. It was opened in 1889."
-_CLAIM: Final = {1: "The Eiffel Tower was opened in 1889."}
+_CLAIM: Final = {1: Question("The Eiffel Tower was opened in 1889.", _PREMISE)}
 
 _ANYTHING: Final = "Write one sentence about a person, a place and an animal of your choice."
 _SEED: Final = 7
@@ -80,7 +80,7 @@ async def verify(judge: Judge, provider: JudgeProvider) -> TestVerification:
 
     Raises `ProviderError`.
     """
-    messages = render_messages(_FORM, _PREMISE, _CLAIM)
+    messages = render_messages(_FORM, _CLAIM)
     unsupported = ProviderError("format", "the endpoint does not support any response format")
     for response_format in RESPONSE_FORMATS:
         try:

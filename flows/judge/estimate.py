@@ -1,6 +1,6 @@
 """Estimates of calls, tokens and cost: tools that count requests without sending them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -10,8 +10,8 @@ import polars as pl
 
 from claimflow.flows.judge.budget import cost_of
 from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN, recall_call_statistics
-from claimflow.flows.judge.conversation import render_messages
-from claimflow.flows.judge.judge import Answer, LedgerAnswers, batch_questions
+from claimflow.flows.judge.conversation import batch_questions, render_messages
+from claimflow.flows.judge.judge import Answer, LedgerAnswers
 from claimflow.flows.judge.provider import Price, Usage, endpoint_identity
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Judge
 from claimflow.flows.store.ledger import Ledger
@@ -45,7 +45,8 @@ class Estimate(NamedTuple):
     claims are not known yet or not all samples were counted. `answers` are in the ledger and not
     requested. Tokens are estimates. `cost` is in US dollars without discounts for cached
     prompts, None where the price is unknown. `parts` holds the estimate of each endpoint where
-    there are several, `cascade` that of a cascade.
+    there are several, `cascade` that of a cascade. `shared_with` names steps in whose calls some
+    questions are asked: those calls are counted there.
     """
 
     who: str
@@ -57,6 +58,7 @@ class Estimate(NamedTuple):
     about: bool = False
     parts: tuple["Estimate", ...] = ()
     cascade: CascadeEstimate | None = None
+    shared_with: tuple[str, ...] = ()
 
 
 def combine(parts: Sequence[Estimate]) -> Estimate:
@@ -96,13 +98,48 @@ class Tally:
         return Estimate(who, calls, answers, prompt, completion, cost, about)
 
 
+class SharedCalls:
+    """Counts the calls of steps that ask together, once all of them have asked.
+
+    A call is counted for the step of its first question; `shared_with` says for each other step
+    for which steps its questions were counted.
+    """
+
+    def __init__(self) -> None:
+        self.shared_with: dict[str, dict[str, None]] = {}
+        self._asked: dict[Hashable, tuple[Form, dict[Question, tuple[str, CountingJudge]]]] = {}
+
+    def add(
+        self,
+        judge: "CountingJudge",
+        questions: Iterable[Question],
+        form: Form,
+        *,
+        name: str,
+        step: str,
+    ) -> None:
+        """Note what a step asks the judge of that name."""
+        _, asked = self._asked.setdefault((name, judge.fresh, form), (form, {}))
+        asked.update((question, (step, judge)) for question in questions)
+
+    def count(self) -> None:
+        """Count the calls of all that was asked since the last time."""
+        for form, asked in self._asked.values():
+            for batch in batch_questions(asked, form):
+                first, judge = asked[batch[0]]
+                judge.count(batch, form)
+                for step in {asked[question][0] for question in batch} - {first}:
+                    self.shared_with.setdefault(step, {})[first] = None
+        self._asked.clear()
+
+
 class CountingJudge:
     """Counts the requests that a judge would be sent.
 
     Counted are questions that are neither in the ledger nor in `asked`, the keys that all steps
     share, since steps with the same question send it once. `tally` counts requests as they are
     sent when every reply can be used. `fresh` ignores the ledger, `since` ignores what was in it
-    before that moment.
+    before that moment. With `shared` the requests are counted there, with those of other steps.
     """
 
     def __init__(
@@ -111,16 +148,20 @@ class CountingJudge:
         ledger: Ledger,
         asked: set[str],
         *,
+        name: str = "",
         fresh: bool = False,
         since: datetime | None = None,
+        shared: SharedCalls | None = None,
     ) -> None:
         self.tally = Tally()
         self.identity = endpoint_identity(judge)
+        self._name = name
+        self._shared = shared
         self._remembered = LedgerAnswers(ledger, self.identity)
         address = self.identity["api_base"]
         self._statistics = recall_call_statistics(ledger.store, judge.model, address)
         self._max_tokens = judge.max_tokens
-        self._fresh = fresh
+        self.fresh = fresh
         self._since = since
         self._asked = asked
 
@@ -129,24 +170,27 @@ class CountingJudge:
         questions: Sequence[Question],
         form: Form,
         *,
-        step: str = "",  # noqa: ARG002
+        step: str = "",
     ) -> Mapping[Question, Answer]:
         """As `EndpointJudge.ask`; questions without an answer in the ledger fail as `not_asked`."""
         keys = self._remembered.keys(questions, form)
-        known = {} if self._fresh else keys
+        known = {} if self.fresh else keys
         answers = self._remembered.recall(known, form, since=self._since)
         self.tally.answers += len(answers)
         missing = [q for q, key in keys.items() if q not in answers and key not in self._asked]
         self._asked.update(keys[question] for question in missing)
-        for batch in batch_questions(missing, form.per_call):
-            self._count(batch, form)
+        if self._shared:
+            self._shared.add(self, missing, form, name=self._name, step=step)
+        else:
+            for batch in batch_questions(missing, form):
+                self.count(batch, form)
         return {question: answers.get(question, NOT_ASKED) for question in keys}
 
-    def _count(self, batch: Sequence[Question], form: Form) -> None:
-        texts = {number: question.text for number, question in enumerate(batch, 1)}
-        messages = render_messages(form, batch[0].premise, texts)
+    def count(self, batch: Sequence[Question], form: Form) -> None:
+        """Count a call that asks these questions."""
+        messages = render_messages(form, dict(enumerate(batch, 1)))
         characters = sum(len(message["content"]) for message in messages)
-        reply_tokens = sum(self._reply_tokens(text, form) for text in texts.values())
+        reply_tokens = sum(self._reply_tokens(question.text, form) for question in batch)
         self.tally.calls += 1
         self.tally.prompt_tokens += characters / self._statistics.characters_per_token
         limit = self._max_tokens

@@ -3,15 +3,17 @@
 import asyncio
 import json
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 from claimflow.flows.judge.calls import Call
 from claimflow.flows.judge.client import JudgeClient, open_judge_client
-from claimflow.flows.judge.conversation import Answers, Conversation
+from claimflow.flows.judge.conversation import Answers, Conversation, batch_questions
 from claimflow.flows.judge.provider import provider_identity
 from claimflow.flows.judge.response_formats import format_parameters
 from claimflow.flows.judge.session import Session
@@ -32,7 +34,7 @@ class LedgerAnswers:
 
     The key of an answer is made of the judge's identity, the form, the question, and the number
     of the draw unless it is the first. The other questions of its call are not part of the key,
-    so that an edited claim costs its own verdict only; the number of questions per call is.
+    so that an edited claim costs its own verdict only; how many share a call is.
     """
 
     def __init__(self, ledger: Ledger, identity: Mapping[str, Any]) -> None:
@@ -44,7 +46,8 @@ class LedgerAnswers:
         # The schema as it is sent: other changes of the answer's class cost no new answers.
         shape = format_parameters("schema", form)
         parts = (self._identity, form.prompt, form.blank, shape, form.per_call)
-        form_key = content_key("form", *parts, *([form.draw] if form.draw else []))
+        premises = [f"{form.premises} premises"] if form.premises > 1 else []
+        form_key = content_key("form", *parts, *premises, *([form.draw] if form.draw else []))
         return {
             question: content_key("answer", form_key, question.premise, question.text)
             for question in questions
@@ -107,14 +110,25 @@ class EndpointJudge:
     def ask(
         self, questions: Sequence[Question], form: Form, *, step: str
     ) -> Mapping[Question, Answer]:
-        """As `LLM.ask`, for the step of that name. Every answer is stored before it is returned.
+        """As `LLM.ask`, for the step of that name, see `ask_together`."""
+        return self.ask_together({step: questions}, form)
 
-        Raises `JudgeError` when the endpoint cannot be used and `StoppedError` when the run
-        is to stop.
+    def since(self, step: str) -> datetime | None:
+        """As `Session.since`: steps that ask together have the same."""
+        return self._session.since(step)
+
+    def ask_together(
+        self, questions_of: Mapping[str, Sequence[Question]], form: Form
+    ) -> Mapping[Question, Answer]:
+        """The answers to the questions of several steps, by the name of the step.
+
+        Every answer is stored before it is returned. Raises `JudgeError` when the endpoint cannot
+        be used and `StoppedError` when the run is to stop.
         """
-        keys = self._stored.keys(questions, form)
+        since = self._session.since(next(iter(questions_of)))
+        keys = self._stored.keys(chain.from_iterable(questions_of.values()), form)
         finished, changes = self._finished, self._session.asking.changes()
-        known = self._stored.recall(keys, form, since=self._session.since(step))
+        known = self._stored.recall(keys, form, since=since)
         missing = {question: key for question, key in keys.items() if question not in known}
         if not missing:
             return known
@@ -122,14 +136,19 @@ class EndpointJudge:
             self._client = self._client or open_judge_client(
                 self._name, self._judge, self._session, self._answered_by
             )
-        arguments = _ConversationArguments(self._client, form, step)
-        answering = self._answer_missing(missing, arguments, finished, changes)
-        return known | self._session.loop.run(answering)
+        steps: dict[Question, tuple[str, ...]] = {}
+        for step, questions in questions_of.items():
+            for question in dict.fromkeys(questions):
+                steps[question] = (*steps.get(question, ()), step)
+        asked = _Asked(self._client, form, steps, since)
+        return known | self._session.loop.run(
+            self._answer_missing(missing, asked, finished, changes)
+        )
 
     async def _answer_missing(
         self,
         missing: Mapping[Question, str],
-        arguments: "_ConversationArguments",
+        asked: "_Asked",
         finished: int,
         changes: int,
     ) -> dict[Question, Answer]:
@@ -141,13 +160,11 @@ class EndpointJudge:
         `finished` is the number of calls of `ask` that had finished when `missing` was looked up.
         Where more have finished since, the ledger is read again. `changes` is for `Asking.ask`.
         """
-        since = self._session.since(arguments.step)
+        form, since = asked.form, asked.since
         recalled: dict[Question, Answer] = {}
         while finished != self._finished:
             finished = self._finished
-            recalled = await asyncio.to_thread(
-                self._stored.recall, missing, arguments.form, since=since
-            )
+            recalled = await asyncio.to_thread(self._stored.recall, missing, form, since=since)
         missing = {question: key for question, key in missing.items() if question not in recalled}
         elsewhere = {
             q: self._in_flight[key] for q, key in missing.items() if key in self._in_flight
@@ -156,32 +173,33 @@ class EndpointJudge:
         loop = asyncio.get_running_loop()
         self._in_flight |= {key: loop.create_future() for key in ours.values()}
 
-        answered = 0
+        answered: Counter[str] = Counter()
+        to_answer = asked.by_step(ours)
 
         def note(answers: Mapping[Question, Answer]) -> None:
-            nonlocal answered
             for question, answer in answers.items():
                 self._in_flight[ours[question]].set_result(answer)
-            answered += len(answers)
-            self._session.answered(arguments.step, answered, len(ours))
+            new = asked.by_step(answers)
+            answered.update(new)
+            for step in new:
+                self._session.answered(step, answered[step], to_answer[step])
 
         async def answer_batch(questions: Sequence[Question]) -> None:
-            note(await self._answer_batch(questions, ours, arguments))
+            note(await self._answer_batch(questions, ours, asked))
 
         async def recall(left: Mapping[Question, str]) -> Collection[Question]:
-            found = await asyncio.to_thread(self._stored.recall, left, arguments.form)
+            found = await asyncio.to_thread(self._stored.recall, left, form)
             note(found)
             return found
 
         try:
-            per_call = arguments.form.per_call
-            arguments.client.requests.plan(sum(1 for _ in batch_questions(ours, per_call)))
+            asked.client.requests.plan(sum(1 for _ in batch_questions(ours, form)))
             await self._session.asking.ask(
                 ours,
                 self._pool,
                 changes=changes,
                 fresh=since is not None,
-                batches=partial(batch_questions, per_call=per_call),
+                batches=partial(batch_questions, form=form),
                 ask=answer_batch,
                 recall=recall,
             )
@@ -198,12 +216,9 @@ class EndpointJudge:
                 self._finished += 1
 
     async def _answer_batch(
-        self,
-        questions: Sequence[Question],
-        keys: Mapping[Question, str],
-        arguments: "_ConversationArguments",
+        self, questions: Sequence[Question], keys: Mapping[Question, str], asked: "_Asked"
     ) -> dict[Question, Answer]:
-        """The answers to questions that share a premise, by one call or more."""
+        """The answers to questions that share a call, or more calls if its reply lacks some."""
         numbered = dict(enumerate(questions, 1))
 
         def save(call: Call, answers: Answers, *, closes: str | None = None) -> None:
@@ -212,28 +227,28 @@ class EndpointJudge:
             self._session.ledger_writer.add(call, replies, closes=closes)
 
         await self._session.ledger_writer.keep_up()
-        texts = {number: question.text for number, question in numbered.items()}
-        answers = await Conversation(*arguments, save).about(questions[0].premise, texts)
-        arguments.client.requests.note_answers(answers.values())
+        step, fresh = STEPS_BETWEEN.join(asked.by_step(questions)), asked.since is not None
+        conversation = Conversation(asked.client, asked.form, step, save, fresh=fresh)
+        answers = await conversation.ask(numbered)
+        asked.client.requests.note_answers(answers.values())
         return {question: answers[number] for number, question in numbered.items()}
 
 
-class _ConversationArguments(NamedTuple):
-    """The arguments that all conversations of one call of `ask` share."""
+STEPS_BETWEEN: Final = ", "
+"""Between the names of steps that share a call, in `audit.calls`."""
+
+
+class _Asked(NamedTuple):
+    """One call of `ask_together`: how it asks, and the steps that ask each question."""
 
     client: JudgeClient
     form: Form
-    step: str
+    steps: Mapping[Question, tuple[str, ...]]
+    since: datetime | None
 
-
-def batch_questions(questions: Iterable[Question], per_call: int) -> Iterator[list[Question]]:
-    """The questions in groups of up to `per_call` that share a premise, in their order."""
-    by_premise: dict[str, list[Question]] = {}
-    for question in questions:
-        by_premise.setdefault(question.premise, []).append(question)
-    for group in by_premise.values():
-        for start in range(0, len(group), per_call):
-            yield group[start : start + per_call]
+    def by_step(self, questions: Iterable[Question]) -> Counter[str]:
+        """How many of `questions` each step asks, in the order of their first question."""
+        return Counter(step for question in questions for step in self.steps[question])
 
 
 class Judging(Protocol):

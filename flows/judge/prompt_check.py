@@ -8,19 +8,26 @@ from typing import Any, Final, Literal, NamedTuple, cast, get_args, get_origin
 
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.judge.call_statistics import CHARACTERS_PER_TOKEN
-from claimflow.flows.judge.conversation import render_messages
-from claimflow.flows.pipeline.prompts import PromptError, read_prompt
+from claimflow.flows.judge.conversation import batch_questions, render_messages
+from claimflow.flows.pipeline.prompts import SEVERAL, PromptError, read_prompt
 from claimflow.stages.base import Stage
 from claimflow.stages.prompts import PromptBlanks, blanks, fill, split_prompt
 from claimflow.stages.registry import STAGES
-from claimflow.stages.tools import Form
+from claimflow.stages.tools import Form, Question
 
 _PREMISE: Final = "The Eiffel Tower is located in Paris. It has a height of 1000ft."
 _CONTEXT: Final = "user: Where is the Eiffel Tower, and how high is it?"
-_TEXTS: Final = {
-    "texts": {1: _PREMISE},
-    "claims": {1: "The Eiffel Tower is in France.", 2: "The Eiffel Tower was built by Romans."},
-    "checks": {1: "It names a height.", 2: "It says who built the tower."},
+_QUESTIONS: Final = {
+    "texts": [Question(_PREMISE, _CONTEXT), Question("It is 330 m high.", "user: How high is it?")],
+    "claims": [
+        Question("The Eiffel Tower is in France.", _PREMISE),
+        Question("The Eiffel Tower was built by Romans.", _PREMISE),
+        Question("The tower is closed.", "The tower is open every day."),
+    ],
+    "checks": [
+        Question("It names a height.", _PREMISE),
+        Question("It says who built the tower.", _PREMISE),
+    ],
 }
 _STAGES: Final[dict[str, type[Stage]]] = {
     blank: STAGES[use].verdicts_by or STAGES[use]
@@ -69,11 +76,10 @@ def check_prompt(path: Path) -> CheckedPrompt:
     # Not validated: the settings without a default do not change how a model is asked.
     settings: dict[str, Any] = {"prompt": text}
     form = cast(Form, stage.model_construct(**settings).form())
+    call = next(batch_questions(_QUESTIONS[form.blank], form))
     messages = [
         Message(message["role"], message["content"], _tokens(message["content"]))
-        for message in render_messages(
-            form, _CONTEXT if form.about == "context" else _PREMISE, _TEXTS[form.blank]
-        )
+        for message in render_messages(form, dict(enumerate(call, 1)))
     ]
     warnings = [*_missing_names(place, text, form, stage), *_cache_warnings(place, form)]
     return CheckedPrompt(stage.use, messages, warnings)
@@ -86,7 +92,8 @@ def _tokens(text: str) -> int:
 def _stage(place: str, text: str) -> type[Stage]:
     """The stage that a prompt is for, known by the blanks of the prompt."""
     found = blanks(text)
-    named = [blank for blank in _STAGES if blank in found]
+    held = [blank for several in SEVERAL.keys() & found.keys() for blank in SEVERAL[several]]
+    named = [blank for blank in _STAGES if blank in {*found, *held}]
     known = frozenset().union(*(_fills(_STAGES[blank]) for blank in named or _STAGES))
     faults = [
         Fault(f"{place}:{line}", f"unknown blank {{{{{blank}}}}}", one_of(blank, known))
@@ -95,13 +102,14 @@ def _stage(place: str, text: str) -> type[Stage]:
     ]
     if len(named) != 1:
         several = " and ".join(f"{{{{{blank}}}}}" for blank in named)
-        which = several if named else "none of {{texts}}, {{claims}} and {{checks}}"
+        which = several if named else "no blank for the texts"
         hint = (
-            "a prompt that decomposes has {{texts}}, one that verifies has {{claims}}, "
-            "one of a rubric has {{checks}}"
+            "a prompt that decomposes has {{contexts}} or {{texts}}, one that verifies has "
+            "{{premises}} or {{premise}} and {{claims}}, one of a rubric has {{sample}} and "
+            "{{checks}}"
         )
         faults.append(Fault(place, f"has {which}", hint))
-    elif (about := _ABOUT.get(named[0])) and about not in found:
+    elif (about := _ABOUT.get(named[0])) and about not in {*found, *held}:
         what, hint = f"has no blank {{{{{about}}}}}", f"put one above {{{{{named[0]}}}}}"
         faults.append(Fault(place, what, hint))
     if faults:
@@ -117,20 +125,19 @@ def _fills(stage: type[Stage]) -> PromptBlanks:
 def _missing_names(place: str, text: str, form: Form, stage: type[Stage]) -> Iterator[Fault]:
     """Names of the reply that the prompt lacks, and settings that it does not pass on."""
     literal = fill(text, dict.fromkeys(blanks(text), " "))
-    if "json" not in literal.casefold():
-        hint = "some providers refuse to be asked for JSON without it"
-        yield Fault(place, "lacks the word JSON", hint)
     for name in _reply_names(form):
         if not re.search(rf"\b{name}\b", literal):
-            yield Fault(place, f"does not name {name!r}", "the reply is read by that name")
-    for setting in sorted(_fills(stage) - {form.blank} - set(blanks(text))):
+            yield Fault(place, f"does not name {name!r}", "say what it means: the reply has it")
+    found = {*blanks(text), form.blank, *SEVERAL}
+    for blank in SEVERAL.keys() & blanks(text).keys():
+        found.update(SEVERAL[blank])
+    for setting in sorted(_fills(stage) - found):
         hint = f"put {{{{{setting}}}}} where it should be, or the setting changes nothing"
         yield Fault(place, f"has no blank {{{{{setting}}}}}", hint)
 
 
 def _reply_names(form: Form) -> Iterator[str]:
-    """The field names of a reply, and the values of its closed sets."""
-    yield from (form.blank, "id")
+    """The fields of an answer, and the values of its closed sets."""
     for name, field in form.answer.model_fields.items():
         yield name
         if get_origin(field.annotation) is Literal:

@@ -46,6 +46,37 @@ def format_parameters(response_format: ResponseFormat, form: Form) -> dict[str, 
     return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
 
 
+def shape_in_words(response_format: ResponseFormat, form: Form) -> str:
+    """What to add to the instructions where the API does not enforce the shape of the reply."""
+    if response_format in ("schema", "tool"):
+        return ""
+    shape = json.dumps(_example(json.loads(_schema(form.answer, form.blank))), ensure_ascii=False)
+    return (
+        "# Reply\n\nReply with one JSON object and nothing else: no word before or after it, no "
+        f"code fence. It has this shape:\n\n{shape}\n\nOne entry for each id, in the order of "
+        "the ids: leave none out and add none. Inside a string, write a quotation mark as "
+        '\\" and a line break as \\n.\n'
+    )
+
+
+def _example(schema: dict[str, Any]) -> Any:
+    """A value of a schema that shows its shape."""
+    if "enum" in schema or "const" in schema:
+        return " or ".join(map(str, schema.get("enum", [schema.get("const")])))
+    if "anyOf" in schema:
+        return _example(schema["anyOf"][0])
+    match schema.get("type"):
+        case "object":
+            return {name: _example(of) for name, of in schema["properties"].items()}
+        case "array":
+            return [_example(schema.get("items", {}))]
+        case "integer" | "number":
+            return 1
+        case "boolean":
+            return True
+    return "..."
+
+
 @cache
 def _schema(answer: type[BaseModel], blank: str) -> str:
     """The schema of a whole reply, as JSON."""

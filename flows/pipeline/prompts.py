@@ -17,6 +17,9 @@ DEFAULT_PROMPTS: Final = Path(__file__).parents[2] / "configs" / "prompts"
 _TEXTS: Final = frozenset({"premise", "claims", "texts", "sample", "checks"})
 """Blanks for the texts under evaluation; a prompt must have those of its stage."""
 
+SEVERAL: Final = {"contexts": ("context", "texts"), "premises": ("premise", "claims")}
+"""Blanks that stand for several premises, each with its texts, and the blanks they stand for."""
+
 
 def prompt_texts(
     source: YamlSource,
@@ -68,9 +71,23 @@ def _blank_faults(text: str, path: str, place: str, fills: PromptBlanks) -> list
         for blank, line in found.items()
         if blank not in fills
     ]
+    several = SEVERAL.keys() & fills & found.keys()
+    needed = fills & _TEXTS - set(found)
+    if several:
+        needed = frozenset()
+        unknown += [
+            Fault(
+                place,
+                f"{path}:{found[blank]} has {{{{{blank}}}}} beside {{{{{plural}}}}}",
+                f"remove {{{{{blank}}}}}: {{{{{plural}}}}} holds these texts too",
+            )
+            for plural in several
+            for blank in SEVERAL[plural]
+            if blank in found
+        ]
     missing = [
         Fault(place, f"{path} has no blank {{{{{blank}}}}}", "put it where the text should be")
-        for blank in sorted(fills & _TEXTS - set(found))
+        for blank in sorted(needed)
     ]
     return unknown + missing
 

@@ -16,9 +16,11 @@ from claimflow.flows.judge.estimate import (
     CountingEmbedder,
     CountingJudge,
     Estimate,
+    SharedCalls,
     combine,
 )
 from claimflow.flows.judge.judge import JudgePanel
+from claimflow.flows.judge.sharing import steps_that_share
 from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
 from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
@@ -137,11 +139,12 @@ def estimate_models(pipeline: Pipeline, store: Store) -> ModelEstimates:
 
 
 class StepCounter:
-    """Counts the calls that one step would make to its `endpoints`, given by name.
+    """Counts the calls that the step `name` would make to its `endpoints`, given by name.
 
     `asked` holds the keys of questions that earlier steps ask already; it is shared by all steps.
     `models` decide for a cascade which questions reach its judge. With `fresh` replies in the
-    ledger do not count, with `since` replies from before that time do not.
+    ledger do not count, with `since` replies from before that time do not. `shared` counts calls
+    for steps that ask together.
     """
 
     def __init__(
@@ -151,14 +154,18 @@ class StepCounter:
         asked: set[str],
         models: ModelEstimates,
         *,
+        name: str = "",
         fresh: bool = False,
         since: datetime | None = None,
+        shared: SharedCalls | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._models = models
+        self._name = name
+        how: dict[str, Any] = {"fresh": fresh, "since": since, "shared": shared}
         self._judges = {
-            name: CountingJudge(judge, Ledger(store), asked, fresh=fresh, since=since)
-            for name, judge in endpoints.items()
+            who: CountingJudge(judge, Ledger(store), asked, name=who, **how)
+            for who, judge in endpoints.items()
             if isinstance(judge, Judge)
         }
         self._embedders = {
@@ -178,7 +185,7 @@ class StepCounter:
         if protocol is Parser:
             return self._models.parser
         if self._judges:
-            return JudgePanel(self._judges, repeat=repeat)
+            return JudgePanel(self._judges, step=self._name, repeat=repeat)
         return next(iter(self._embedders.values()))
 
     def estimate(self, *, scale: float = 1.0, about: bool = False) -> Estimate:
@@ -326,7 +333,8 @@ def estimate(
         about |= bool(cascade and models.entailment.guessed)
         one = counter.estimate(scale=scale, about=about)
         cascade_estimate = cascade.estimate(one.calls, scale=scale) if cascade else None
-        estimates[name] = one._replace(cascade=cascade_estimate)
+        shared = walk.shared_with(name)
+        estimates[name] = one._replace(cascade=cascade_estimate, shared_with=shared)
     return estimates
 
 
@@ -368,11 +376,18 @@ class _Walk:
         asked_alone: set[str] = set()
         fresh = {one.step for one in planned if one.fresh}
 
-        def counter(name: str, known: set[str]) -> StepCounter:
-            return StepCounter(endpoints[name], store, known, models, fresh=name in fresh)
+        def counter(name: str, known: set[str], shared: SharedCalls | None = None) -> StepCounter:
+            how: dict[str, Any] = {"name": name, "fresh": name in fresh, "shared": shared}
+            return StepCounter(endpoints[name], store, known, models, **how)
 
+        names = {one.step for one in planned}
+        self._shared: dict[str, SharedCalls] = {}
+        for group in steps_that_share(step for step in pipeline.steps if step.name in names):
+            self._shared |= dict.fromkeys(group, SharedCalls())
         self.counters = {
-            name: counter(name, asked) for name in endpoints if name not in self._found
+            name: counter(name, asked, self._shared.get(name))
+            for name in endpoints
+            if name not in self._found
         }
         self.cascades = {
             step.name: CascadeCounter(alone, counter(step.name, asked_alone))
@@ -396,6 +411,13 @@ class _Walk:
             edits = self._edits.get(step.name, ())
             row = step.stage.makes
             tables[step.name] = apply_edits(row, table, samples, edits) if edits else table
+        for shared in self._shared.values():
+            shared.count()
+
+    def shared_with(self, name: str) -> tuple[str, ...]:
+        """The steps in whose calls questions of the step `name` are counted."""
+        shared = self._shared.get(name)
+        return tuple(shared.shared_with.get(name, ())) if shared else ()
 
     def _table(self, step: Step, part: int, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
         """The table in the store, or the one that the stage makes with counting tools."""

@@ -37,7 +37,7 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
 
 _THREADS: Final = 4
-"""Steps that are made at the same time."""
+"""Steps that are made at the same time, beside those that ask a judge."""
 
 _POLL_SECONDS: Final = 0.2
 """Longest time that the main thread waits before it can react to Ctrl-C."""
@@ -121,6 +121,7 @@ class Run:
         self._position = {name: i for i, name in enumerate([SAMPLES, *self._steps])}
         # Steps that compute the same table take turns, so that it is made once.
         self._locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        toolbox.share_calls(selection.steps)
         self._readers: dict[str, list[Reader]] = defaultdict(list)
         for reader in readers_of(selection.steps, toolbox):
             self._readers[reader.step].append(reader)
@@ -137,10 +138,15 @@ class Run:
         """
 
         def make(name: str, needed: Mapping[str, Future[Artifact]]) -> Artifact:
-            inputs = {need: future.result() for need, future in needed.items()}
-            return self._observer.make_step(name, inputs, self._make)
+            try:
+                inputs = {need: future.result() for need, future in needed.items()}
+                return self._observer.make_step(name, inputs, self._make)
+            finally:
+                self._toolbox.finished(name)
 
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="step") as pool:
+        # Steps that share calls wait for each other: each needs a thread.
+        asking = sum(bool(step.judges) for step in self._steps.values())
+        with ThreadPoolExecutor(_THREADS + asking, thread_name_prefix="step") as pool:
             futures = {SAMPLES: pool.submit(make, SAMPLES, {})}
             for name, step in self._steps.items():
                 futures[name] = pool.submit(
@@ -159,7 +165,7 @@ class Run:
         step = self._steps.get(name)
         provenance = self._step_provenance(step, inputs) if step else self._samples_provenance()
         edits = self._edits.of(step) if step else []
-        with self._locks[provenance.fingerprint]:
+        with self._turn(name, provenance.fingerprint):
             result = self._reused(name, provenance, started, record=not edits)
             if result is None:
                 artifact, reused_samples = self._build(step, provenance, inputs)
@@ -174,6 +180,19 @@ class Run:
         self.results[name] = result
         self._observer.step_finished(result)
         return result.artifact
+
+    @contextmanager
+    def _turn(self, name: str, fingerprint: str) -> Iterator[None]:
+        """The turn of a step among those that compute the same table."""
+        lock = self._locks[fingerprint]
+        if not lock.acquire(blocking=False):
+            # The step that has the turn must not wait for the questions of this one.
+            self._toolbox.finished(name)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _build(
         self, step: Step | None, provenance: Provenance, inputs: Mapping[str, Artifact]

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -12,8 +12,9 @@ import polars as pl
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.embedding import EndpointEmbedder
-from claimflow.flows.judge.judge import EndpointJudge, JudgePanel
+from claimflow.flows.judge.judge import EndpointJudge, JudgePanel, Judging
 from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.sharing import SharingJudge, StepGroup, steps_that_share
 from claimflow.flows.models.loading import ModelSource, load_entailment_model
 from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.models.sentence_encoder import SentenceEncoder
@@ -215,6 +216,20 @@ class Toolbox:
         self._judges = {
             name: EndpointJudge(name, judge, session) for name, judge in pipeline.judges.items()
         }
+        self._groups: dict[str, StepGroup] = {}
+
+    def share_calls(self, steps: Iterable[Step]) -> None:
+        """Let those of `steps` that ask the same judges at the same time share calls.
+
+        Each of them is to run in a thread of its own, and `finished` is to be called at its end.
+        """
+        for names in steps_that_share(steps):
+            self._groups |= dict.fromkeys(names, StepGroup(names, self._session.stop))
+
+    def finished(self, step: str) -> None:
+        """Let no step wait for this one, which has ended, or waits for another itself."""
+        if step in self._groups:
+            self._groups[step].leave(step)
 
     def lend(self, step: Step, *, repeat: int = 0) -> dict[str, Any]:
         """The tools that a step's stage asks for, by the name of its parameter.
@@ -259,7 +274,11 @@ class Toolbox:
 
     def _tool(self, step: Step, protocol: type, repeat: int) -> Any:
         if protocol is LLM and step.judges:
-            judges = {name: self._judges[name] for name in step.judges}
+            group = self._groups.get(step.name)
+            judges: dict[str, Judging] = {
+                name: SharingJudge(self._judges[name], group) if group else self._judges[name]
+                for name in step.judges
+            }
             return JudgePanel(judges, step=step.name, repeat=repeat)
         if protocol is Embedder:
             return StepEmbedder(self._endpoint, step.name) if self._endpoint else self._embedded

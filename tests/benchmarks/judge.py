@@ -1,14 +1,15 @@
-"""Overhead of the LLM judge: calls per sample, wall time, CPU, memory.
+"""Cost of the LLM judge: calls and tokens per sample, wall time, CPU, memory.
 
     python -m tests.benchmarks.judge [--samples 500] [--latency 0.2] [--concurrency 64]
-        [--repeat 1] [--parts] [--embedder endpoint|embedded]
+        [--repeat 1] [--parts] [--embedder endpoint|embedded] [--ragas PYTHON]
 
 The model is the project's loopback endpoint, in a process of its own whose CPU is not counted.
 Measured are factual correctness, answer correctness, context recall and faithfulness together,
 a rerun with nothing changed, and with `--parts` each metric alone. Responses and references have
-two claims of 11 words each, contexts four sentences. Columns:
+two claims of 11 words each, contexts four sentences. With `--ragas` a Python that has ragas
+computes its four metrics of these names from the same samples at the same endpoint. Columns:
 
-- `calls/sample`: requests sent;
+- `calls`: requests sent, per sample; `in`, `out`: tokens of four characters, per sample;
 - `ideal`: calls x latency / concurrency; `start-up`: until the first request;
   `wall`: the whole run; `ratio`: wall / (ideal + start-up);
 - `CPU`: of the run's process. Its CPU per call leaves out the cost of start-up and of the steps
@@ -83,7 +84,8 @@ class Cost(NamedTuple):
     cpu: float
     peak: float
     calls: int
-    embedding_calls: int
+    prompt_tokens: int
+    completion_tokens: int
 
 
 @contextmanager
@@ -118,6 +120,7 @@ def write_samples(path: Path, count: int) -> None:
         for number in range(count):
             sample = {
                 "sample_id": f"s{number}",
+                "user_input": f"When was place {number} of the old town opened?",
                 "response": text(number, 2),
                 "reference": text(number, 2),
                 "retrieved_contexts": [text(number, 4)],
@@ -142,8 +145,8 @@ def write_pipeline(folder: Path, url: str, steps: dict[str, Any], options: Any) 
 
 def run(folder: Path, url: str) -> Cost:
     """Run the pipeline in `folder` and return its cost."""
-    before = get_json(url, "_stats")["by_path"]
-    seen = sum(before.values())
+    before = get_json(url, "_stats")
+    seen = sum(before["by_path"].values())
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
     log = folder / "output.txt"
@@ -157,17 +160,35 @@ def run(folder: Path, url: str) -> Cost:
     if code != 0:
         raise SystemExit(log.read_text("utf-8"))
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    after = get_json(url, "_stats")["by_path"]
-    sent = {path: count - before.get(path, 0) for path, count in after.items()}
     times = get_json(url, "_times")[seen:]
     return Cost(
         wall,
         min((arrived for _, arrived, *_ in times), default=started) - started,
         used.ru_utime + used.ru_stime - usage.ru_utime - usage.ru_stime,
         peak.megabytes(),
-        sent.get("/v1/chat/completions", 0),
-        sent.get("/v1/embeddings", 0),
+        *used_since(url, before),
     )
+
+
+def used_since(url: str, before: dict[str, Any]) -> tuple[int, int, int]:
+    """Chat calls, prompt tokens and completion tokens of the endpoint since `before`."""
+    after = get_json(url, "_stats")
+    chat = "/v1/chat/completions"
+    calls = after["by_path"].get(chat, 0) - before["by_path"].get(chat, 0)
+    tokens = (after[name] - before[name] for name in ("prompt_tokens", "completion_tokens"))
+    return calls, *tokens
+
+
+def run_ragas(folder: Path, url: str, options: Any) -> Cost:
+    """Compute the metrics of ragas, and return their cost without that of importing ragas."""
+    before = get_json(url, "_stats")
+    script = Path(__file__).with_name("ragas_peer.py")
+    command = [options.ragas, script, folder / "samples.jsonl", url, str(options.concurrency)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    wall, cpu = map(float, done.stdout.split()[-2:])
+    return Cost(wall, 0, cpu, float("nan"), *used_since(url, before))
 
 
 class Peak:
@@ -233,9 +254,10 @@ def send_calls(api_base: str, concurrency: int, calls: int = 1000) -> None:
 def line(name: str, cost: Cost, options: Any) -> None:
     ideal = cost.calls * options.latency / options.concurrency
     ratio = cost.wall / (ideal + cost.start_up) if cost.calls else float("nan")
+    calls, sent, received = (used / options.samples for used in cost[4:])
     print(
-        f"{name:<22}{cost.calls:>8,}{cost.calls / options.samples:>13.2f}"
-        f"{cost.embedding_calls:>7}{ideal:>8.1f}{cost.start_up:>10.1f}{cost.wall:>8.1f}"
+        f"{name:<22}{calls:>7.2f}{sent:>8,.0f}{received:>7,.0f}"
+        f"{ideal:>8.1f}{cost.start_up:>10.1f}{cost.wall:>8.1f}"
         f"{ratio:>7.2f}{cost.cpu:>8.1f}{cost.peak:>9.0f}",
         flush=True,
     )
@@ -246,7 +268,7 @@ def main(options: Any) -> None:
         print(
             f"{options.samples:,} samples, {options.latency * 1000:.0f} ms a reply, "
             f"{options.concurrency} at a time\n"
-            f"{'':<22}{'calls':>8}{'calls/sample':>13}{'embed':>7}{'ideal':>8}{'start-up':>10}"
+            f"{'':<22}{'calls':>7}{'in':>8}{'out':>7}{'ideal':>8}{'start-up':>10}"
             f"{'wall':>8}{'ratio':>7}{'CPU s':>8}{'peak MB':>9}"
         )
         folder = Path(name)
@@ -260,6 +282,8 @@ def main(options: Any) -> None:
         wholes = [fresh(folder, url) for _ in range(options.repeat)]
         for whole in wholes:
             line("all four together", whole, options)
+            if options.ragas:
+                line("ragas", run_ragas(folder, url, options), options)
         again = run(folder, url)
         line("again, unchanged", again, options)
         print(f"store: {(folder / 'store.duckdb').stat().st_size / 1e6:.0f} MB")
@@ -298,4 +322,5 @@ if __name__ == "__main__":
     parser.add_argument("--embedder", choices=["endpoint", "embedded"], default="endpoint")
     parser.add_argument("--repeat", type=int, default=1, help="runs, of which the least CPU counts")
     parser.add_argument("--parts", action="store_true", help="each metric alone as well")
+    parser.add_argument("--ragas", metavar="PYTHON", help="an interpreter that has ragas")
     main(parser.parse_args())

@@ -13,11 +13,15 @@ _NAMED: Final = re.compile(
 
 
 class Block(NamedTuple):
-    """A text between tags. The premise has no id."""
+    """A text between tags. A premise has no id; `premise` is the one that a text is held against.
+
+    That is the nearest one above the text, or else the first one below it, or "".
+    """
 
     name: str
     id: int | None
     text: str
+    premise: str = ""
 
 
 def read_blocks(message: str) -> list[Block]:
@@ -40,25 +44,34 @@ def read_blocks(message: str) -> list[Block]:
     return found
 
 
-def open_blocks(messages: Sequence[Message]) -> tuple[str, list[Block]]:
-    """The premise ("" without one), and the texts with an id that the last turn asks for.
+def open_blocks(messages: Sequence[Message]) -> list[Block]:
+    """The texts with an id that the last turn asks for.
 
     A last turn without tags asks for the ids that it names, and for all when it names none.
     """
-    premise = ""
     texts: list[Block] = []
     last = ""
     for message in messages:
         if message.role != "user":
             continue
         last = message.text
-        blocks = read_blocks(last)
-        premise = next((block.text for block in blocks if block.id is None), premise)
-        texts = [block for block in blocks if block.id is not None] or texts
+        texts = _with_premises(read_blocks(last)) or texts
     if _OPENING.search(last):
-        return premise, texts
+        return texts
     named = _named_ids(last)
-    return premise, [block for block in texts if block.id in named or not named]
+    return [block for block in texts if block.id in named or not named]
+
+
+def _with_premises(blocks: Sequence[Block]) -> list[Block]:
+    """The texts with an id among `blocks`, with their premises."""
+    premise = next((block.text for block in blocks if block.id is None), "")
+    texts = []
+    for block in blocks:
+        if block.id is None:
+            premise = block.text
+        else:
+            texts.append(block._replace(premise=premise))
+    return texts
 
 
 def _named_ids(message: str) -> set[int]:

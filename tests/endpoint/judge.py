@@ -22,14 +22,14 @@ STRICT: Final = "In doubt, call it neutral."
 
 def reply_text(asked: Asked) -> str:
     """The text of the reply: JSON for a judge's task, else a plain chat answer."""
-    premise, blocks = open_blocks(asked.messages)
+    blocks = open_blocks(asked.messages)
     if not blocks:
         return _chat(asked)
     task = _task(asked, blocks)
     if task == "checks":
-        return json.dumps({task: [_checked(asked, premise, block) for block in blocks]})
+        return json.dumps({task: [_checked(asked, block) for block in blocks]})
     strict = any(STRICT in message.text for message in asked.messages)
-    entries = _entries(task, premise, blocks, strict=strict)
+    entries = _entries(task, blocks, strict=strict)
     return json.dumps(entries, ensure_ascii=False)
 
 
@@ -65,13 +65,13 @@ def found_share(text: str, check: str) -> float:
     return sum(term in known.words for term in terms) / len(terms) if terms else 1.0
 
 
-def _checked(asked: Asked, sample: str, block: Block) -> dict[str, Any]:
+def _checked(asked: Asked, block: Block) -> dict[str, Any]:
     """The verdict on a check: it passes if the response has all its terms, a claim if any text has.
 
     With a scale the grade grows with the share of the terms.
     """
     criterion, _, claim = block.text.partition("\nJudge this claim: ")
-    texts = [one.text for one in read_blocks(sample) if claim or one.name == "response"]
+    texts = [one.text for one in read_blocks(block.premise) if claim or one.name == "response"]
     share = found_share("\n".join(texts), json.loads(claim) if claim else criterion)
     scale = _SCALE.search(asked.messages[0].text)
     if scale is None:
@@ -82,10 +82,10 @@ def _checked(asked: Asked, sample: str, block: Block) -> dict[str, Any]:
     return {"id": block.id, "reason": f"{share:.0%} of its terms are there.", "verdict": verdict}
 
 
-def _entries(task: str, premise: str, blocks: Sequence[Block], *, strict: bool) -> dict[str, Any]:
+def _entries(task: str, blocks: Sequence[Block], *, strict: bool) -> dict[str, Any]:
     if task == "texts":
         return {task: [{"id": block.id, "claims": claims(block.text)} for block in blocks]}
-    judged = [{"id": block.id, **_judged(premise, block.text, strict)} for block in blocks]
+    judged = [{"id": block.id, **_judged(block.premise, block.text, strict)} for block in blocks]
     return {task: judged}
 
 
@@ -155,23 +155,39 @@ def _chat(asked: Asked) -> str:
     else:
         drawn = repr((asked.messages, asked.seed)).encode()
         number = int.from_bytes(hashlib.blake2b(drawn, digest_size=4).digest(), "big")
-    if asked.schema is not None:
-        return json.dumps(_instance(asked.schema, number))
+    schema = asked.schema or _stated_schema(asked.prompt)
+    if schema is not None:
+        return json.dumps(_instance(schema, number))
     if asked.way != "text":
         return json.dumps({"answer": number})
     return f"My answer is {number}."
 
 
-def _instance(schema: dict[str, Any], number: int) -> Any:
-    """A value that fits a simple JSON schema."""
+_STATED: Final = re.compile(r"JSON Schema:\s*(?=\{)")
+
+
+def _stated_schema(prompt: str) -> dict[str, Any] | None:
+    """The JSON schema that a prompt states in words, as those of ragas do."""
+    found = _STATED.search(prompt)
+    if found is None:
+        return None
+    schema: dict[str, Any] = json.JSONDecoder().raw_decode(prompt, found.end())[0]
+    return schema
+
+
+def _instance(schema: dict[str, Any], number: int, within: dict[str, Any] | None = None) -> Any:
+    """A value that fits a simple JSON schema, with references to definitions of `within`."""
+    within = within or schema
+    if "$ref" in schema:
+        schema = within["$defs"][schema["$ref"].rpartition("/")[2]]
     if "enum" in schema:
         return schema["enum"][number % len(schema["enum"])]
     match schema.get("type"):
         case "object":
             parts = schema.get("properties", {})
-            return {name: _instance(part, number) for name, part in parts.items()}
+            return {name: _instance(part, number, within) for name, part in parts.items()}
         case "array":
-            return [_instance(schema["items"], number)] if "items" in schema else []
+            return [_instance(schema["items"], number, within)] if "items" in schema else []
         case "integer" | "number":
             return number
         case "boolean":

@@ -28,12 +28,13 @@ CLAIMS = ("The tower stands in Paris.", "The tower opened in 1890.", "Cheese com
 LABELS = ["entailed", "contradicted", "neutral"]
 
 EMBEDDED = {"use": "decompose_claims", "of": "response", "judge": "embedded"}
-VERIFY = {"use": "verify_claims", "claims": "response_claims", "against": "reference"}
+ALONE = {"premises_per_call": 1}
+VERIFY = {"use": "verify_claims", "claims": "response_claims", "against": "reference"} | ALONE
 SCORE = {"use": "factual_correctness", "mode": "precision"}
 STEPS = {"response_claims": EMBEDDED, "response_in_reference": VERIFY, "precision": SCORE}
 """Claims by rules, verdicts by the judge: one call for each sample."""
 
-DECOMPOSE = {"use": "decompose_claims", "of": "response"}
+DECOMPOSE = {"use": "decompose_claims", "of": "response", "texts_per_call": 1}
 
 PROMPT = 'Reply with {"claims": [{"id": 1, "verdict": "entailed"}]}.\n{{premise}}\n\n{{claims}}\n'
 FORM = Form(PROMPT, "claims", Opinion, per_call=8, keep_part=True)

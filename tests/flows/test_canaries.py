@@ -49,6 +49,7 @@ TWO = STEPS | {
         "use": "verify_claims",
         "claims": "reference_claims",
         "against": "response",
+        "premises_per_call": 1,
     },
 }
 

@@ -12,7 +12,7 @@ from claimflow.flows.store.store import Store, insert, read_table
 from tests.endpoint import faults
 from tests.endpoint.server import serve
 from tests.endpoint.statuses import wrong_key
-from tests.flows.judged import DECOMPOSE, STEPS, Judged, about
+from tests.flows.judged import DECOMPOSE, STEPS, VERIFY, Judged, about
 
 SECRET = "sk-proj-0123456789abcdefSECRET"
 LLM_STEPS = {**STEPS, "response_claims": DECOMPOSE}
@@ -103,7 +103,11 @@ def test_a_call_says_all_about_itself(tmp_path: Path) -> None:
     price = {"input": 2.5, "cached_input": 1.25, "output": 10}
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
-        judged.write("ab", price=price, max_concurrency=1)
+        # Long enough to be cached from the second call on.
+        prompt = "Judge. " * 600 + "\n{{premise}}\n\n{{claims}}\n"
+        (tmp_path / "long.md").write_text(prompt, "utf-8")
+        steps = STEPS | {"response_in_reference": VERIFY | {"prompt": "long.md"}}
+        judged.write("ab", price=price, max_concurrency=1, steps=steps)
         judged.run()
         request = endpoint.requests[0].body
     (call, other) = judged.ask("FROM audit.calls ORDER BY asked_at")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.flows.errors import JudgeError, StoppedError
-from claimflow.flows.judge.judge import batch_questions
+from claimflow.flows.judge.conversation import batch_questions
 from claimflow.stages.tools import Failure, Question, Reply
 from tests.endpoint import faults
 from tests.endpoint.server import serve
@@ -144,20 +144,35 @@ def test_a_stopped_run_keeps_what_comes_back(tmp_path: Path) -> None:
     assert {label_of(answer) for answer in answers.values()} == {"entailed"}
 
 
-@given(
-    st.lists(st.builds(Question, st.text(max_size=3), st.sampled_from("ab")), unique=True),
-    st.integers(1, 5),
-)
-def test_batches_hold_every_question_once_beside_others_of_its_premise(
-    questions: list[Question], per_call: int
+LENGTHS = st.sampled_from([1, 2, 3, 2_500, 4_000, 7_000])
+LONG = st.builds(lambda letter, length: letter * length, st.sampled_from("ab"), LENGTHS)
+
+
+@given(st.lists(st.builds(Question, LONG, LONG), unique=True), st.integers(1, 5), st.integers(1, 4))
+def test_calls_hold_every_question_once_within_their_limits(
+    questions: list[Question], per_call: int, premises: int
 ) -> None:
-    batches = list(batch_questions(questions, per_call))
-    assert sorted(question for batch in batches for question in batch) == sorted(questions)
-    for batch in batches:
-        assert 1 <= len(batch) <= per_call
-        assert len({question.premise for question in batch}) == 1
-    for premise in "ab":
-        mine = [batch for batch in batches if batch[0].premise == premise]
-        assert all(len(batch) == per_call for batch in mine[:-1])
-        order = [question for batch in mine for question in batch]
-        assert order == [question for question in questions if question.premise == premise]
+    form = FORM._replace(prompt="{{premises}}", per_call=per_call, premises=premises)
+    calls = list(batch_questions(questions, form))
+    assert sorted(question for call in calls for question in call) == sorted(questions)
+    order = list(dict.fromkeys(question.premise for question in questions))
+    assert [question for call in calls for question in call] == sorted(
+        questions, key=lambda question: order.index(question.premise)
+    )
+    for call in calls:
+        held = {question.premise for question in call}
+        texts = sum(len(question.text) for question in call)
+        assert 1 <= len(call) <= per_call
+        assert len(held) <= premises
+        assert len(call) == 1 or texts <= 6_000
+        assert len(held) == 1 or texts + sum(map(len, held)) <= 6_000
+    one = list(batch_questions(questions, form._replace(prompt="{{premise}}{{claims}}")))
+    assert all(len({question.premise for question in call}) == 1 for call in one)
+
+
+def test_short_premises_share_a_call_and_long_ones_do_not() -> None:
+    form = FORM._replace(prompt="{{premises}}", per_call=4, premises=2)
+    short = [Question(claim, premise) for premise in "abc" for claim in ("1", "2")]
+    assert [len(call) for call in batch_questions(short, form)] == [4, 2]
+    long = [question._replace(premise=question.premise * 5_000) for question in short]
+    assert [len(call) for call in batch_questions(long, form)] == [2, 2, 2]

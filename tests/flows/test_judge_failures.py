@@ -198,7 +198,7 @@ def test_unreported_tokens_are_null(happened: Happened) -> None:
     columns = "prompt_tokens, cached_tokens, completion_tokens, cost"
     assert happened.judged.calls(columns, "prompt LIKE '%Case no usage.%'") == [(None,) * 4]
     (good,) = happened.judged.calls(columns, "prompt LIKE '%Case good.%'")
-    assert good[0] > 1000
+    assert good[0] > 500
     assert good[2] > 10
 
 

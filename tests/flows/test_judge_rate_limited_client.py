@@ -152,19 +152,19 @@ def test_the_budget_of_calls_holds_and_the_next_run_asks_the_rest(tmp_path: Path
 
 
 def test_the_budget_of_dollars_holds(tmp_path: Path) -> None:
-    # A call costs some 1,370 tokens of a prompt and 100 of a reply: 0.00157 USD.
+    # A call costs some 700 tokens of a prompt and 100 of a reply: 0.0009 USD.
     price = {"input": 1, "output": 2}
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
-        judged.write("abcdefgh", budget_usd=0.005, price=price)
+        judged.write("abcdefgh", budget_usd=0.003, price=price)
         judged.run()
         assert 1 <= endpoint.hits <= 3
         (spent,) = judged.ask("SELECT sum(cost) FROM audit.calls")[0]
-        assert 0.001 < spent <= 0.005
+        assert 0.0005 < spent <= 0.003
         (call,) = judged.calls("cost, prompt_tokens, completion_tokens")[:1]
         assert float(call[0]) == pytest.approx((call[1] + 2 * call[2]) / 1_000_000)
         printed = judged.ask("SELECT DISTINCT reason FROM verdicts WHERE failure = 'not_asked'")
-        assert printed[0][0].startswith("judge: the budget of 0.005 USD is spent (")
+        assert printed[0][0].startswith("judge: the budget of 0.003 USD is spent (")
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def test_a_prompt_without_the_blank_is_asked_as_before() -> None:
     stage.make({"samples": build(Sample, [ASKED])}, {"llm": llm})
     assert llm.questions == [Question("Ann")]
     assert llm.forms[0].answer is Decomposition
-    with pytest.raises(ValidationError, match=r"put \{\{context\}\} above \{\{texts\}\}"):
+    with pytest.raises(ValidationError, match=r"put \{\{contexts\}\} in place of \{\{texts\}\}"):
         DecomposeClaims(of="response", prompt=PROMPT, context="question")
     assert DecomposeClaims(of="response", prompt=PROMPT, context="none").context == "none"
 

@@ -1,0 +1,133 @@
+"""Steps that ask together, so that questions about the same text share a call."""
+
+import threading
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from claimflow.flows.errors import StoppedError
+from claimflow.flows.judge.judge import Answer, EndpointJudge
+from claimflow.flows.pipeline.wiring import Step
+from claimflow.stages.tools import Form, Question
+
+_POLL_SECONDS: Final = 0.2
+"""How often a waiting step checks whether the run is to stop."""
+
+
+def steps_that_share(steps: Iterable[Step]) -> list[list[str]]:
+    """The names of steps that ask the same judges at the same time, in groups of two or more.
+
+    These are steps of one kind with as many steps that ask a judge before them. The claims of a
+    response and of a reference, verified against the same contexts, are an example.
+    """
+    before: dict[str, int] = {}
+    groups: dict[Hashable, list[str]] = {}
+    asks = set()
+    for step in steps:
+        # Steps are in an order that can run.
+        ahead = [before[need] + (need in asks) for need in step.needs if need in before]
+        before[step.name] = max(ahead, default=0)
+        if step.judges:
+            asks.add(step.name)
+            key = type(step.stage), step.judges, before[step.name]
+            groups.setdefault(key, []).append(step.name)
+    return [names for names in groups.values() if len(names) > 1]
+
+
+@dataclass
+class _Waiting:
+    """What a step asks in a round; `share` is set when the round begins."""
+
+    judge: EndpointJudge
+    questions: Sequence[Question]
+    form: Form
+    share: "_Share | None" = None
+
+
+@dataclass
+class _Share:
+    """The steps of a round that ask the same judge in the same form; `leader` asks for all."""
+
+    leader: str
+    questions: dict[str, Sequence[Question]] = field(default_factory=dict)
+    answers: Future[Mapping[Question, Answer]] = field(default_factory=Future)
+
+
+class StepGroup:
+    """Steps that ask in rounds: a round begins when each of them has asked, or has ended.
+
+    `stop` ends the wait of all. Used by the threads of the steps.
+    """
+
+    def __init__(self, steps: Collection[str], stop: threading.Event) -> None:
+        self._steps = list(steps)
+        self._stop = stop
+        self._changed = threading.Condition()
+        self._waiting: dict[str, _Waiting] = {}
+
+    def ask(
+        self, judge: EndpointJudge, questions: Sequence[Question], form: Form, *, step: str
+    ) -> Mapping[Question, Answer]:
+        """As `EndpointJudge.ask`. Raises `StoppedError` when the run is to stop."""
+        asked = _Waiting(judge, questions, form)
+        with self._changed:
+            if step not in self._steps:
+                share = None
+            else:
+                self._waiting[step] = asked
+                self._begin_round_if_complete()
+                while asked.share is None and not self._stop.is_set():
+                    self._changed.wait(_POLL_SECONDS)
+                share = asked.share
+                if share is None:
+                    raise StoppedError
+        if share is None:
+            return judge.ask(questions, form, step=step)
+        if share.leader == step:
+            try:
+                share.answers.set_result(judge.ask_together(share.questions, form))
+            except BaseException as error:
+                share.answers.set_exception(error)
+        answers = share.answers.result()
+        return {question: answers[question] for question in questions}
+
+    def leave(self, step: str) -> None:
+        """Do not wait for a step any more: it has ended, or asks by itself from now on."""
+        with self._changed:
+            if step in self._steps:
+                self._steps.remove(step)
+                self._waiting.pop(step, None)
+                self._begin_round_if_complete()
+
+    def _begin_round_if_complete(self) -> None:
+        if len(self._waiting) < len(self._steps) or not self._waiting:
+            return
+        shares: dict[Hashable, _Share] = {}
+        # In the order of the steps, so that a call holds the same texts in every run.
+        for step in self._steps:
+            asked = self._waiting[step]
+            key = id(asked.judge), asked.form, asked.judge.since(step)
+            asked.share = shares.setdefault(key, _Share(step))
+            asked.share.questions[step] = asked.questions
+        self._waiting.clear()
+        self._changed.notify_all()
+
+
+class SharingJudge:
+    """A judge as the steps of a group ask it."""
+
+    def __init__(self, judge: EndpointJudge, group: StepGroup) -> None:
+        self._judge = judge
+        self._group = group
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """As `EndpointJudge.identity`."""
+        return self._judge.identity
+
+    def ask(
+        self, questions: Sequence[Question], form: Form, *, step: str
+    ) -> Mapping[Question, Answer]:
+        """As `EndpointJudge.ask`."""
+        return self._group.ask(self._judge, questions, form, step=step)
