@@ -21,6 +21,9 @@ from claimflow.stages.tools import Failure, Form, Question
 
 NOT_ASKED: Final = Failure("not_asked", "counted only, no request was sent")
 
+_FEWEST_CACHED: Final = 1_024
+"""Tokens from which on OpenAI and most other providers cache the beginning of a prompt."""
+
 _PER_VERDICT: Final = 60
 _PER_CLAIM: Final = 25
 """Tokens of a reply for each verdict and claim, until there are calls on record."""
@@ -43,10 +46,11 @@ class Estimate(NamedTuple):
 
     `calls` is what a run sends when every reply can be used; with `about` it is a guess, because
     claims are not known yet or not all samples were counted. `answers` are in the ledger and not
-    requested. Tokens are estimates. `cost` is in US dollars without discounts for cached
-    prompts, None where the price is unknown. `parts` holds the estimate of each endpoint where
-    there are several, `cascade` that of a cascade. `shared_with` names steps in whose calls some
-    questions are asked: those calls are counted there.
+    requested. Tokens are estimates. `cost` is in US dollars, None where the price is unknown; it
+    counts instructions of 1,024 tokens or more as cached from the second call on. `parts` holds
+    the estimate of each endpoint where there are several, `cascade` that of a cascade.
+    `shared_with` names steps in whose calls some questions are asked: those calls are counted
+    there.
     """
 
     who: str
@@ -85,15 +89,14 @@ class Tally:
     calls: int = 0
     answers: int = 0
     prompt_tokens: float = 0
+    cached_tokens: float = 0
     completion_tokens: float = 0
 
     def estimate(self, who: str, price: Price | None, *, scale: float, about: bool) -> Estimate:
         """The estimate for all samples: `scale` times what was counted."""
-        prompt, completion = (
-            round(self.prompt_tokens * scale),
-            round(self.completion_tokens * scale),
-        )
-        cost = cost_of(Usage(prompt, None, completion), price) if self.calls else Decimal(0)
+        counted = self.prompt_tokens, self.cached_tokens, self.completion_tokens
+        prompt, cached, completion = (round(tokens * scale) for tokens in counted)
+        cost = cost_of(Usage(prompt, cached, completion), price) if self.calls else Decimal(0)
         calls, answers = round(self.calls * scale), round(self.answers * scale)
         return Estimate(who, calls, answers, prompt, completion, cost, about)
 
@@ -191,8 +194,12 @@ class CountingJudge:
         messages = render_messages(form, dict(enumerate(batch, 1)))
         characters = sum(len(message["content"]) for message in messages)
         reply_tokens = sum(self._reply_tokens(question.text, form) for question in batch)
+        per_token = self._statistics.characters_per_token
+        instructions = len(messages[0]["content"]) / per_token if len(messages) > 1 else 0.0
+        if instructions >= _FEWEST_CACHED and self.tally.calls:
+            self.tally.cached_tokens += instructions
         self.tally.calls += 1
-        self.tally.prompt_tokens += characters / self._statistics.characters_per_token
+        self.tally.prompt_tokens += characters / per_token
         limit = self._max_tokens
         self.tally.completion_tokens += reply_tokens if limit is None else min(reply_tokens, limit)
 

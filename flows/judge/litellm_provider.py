@@ -235,7 +235,7 @@ class LitellmProvider(JudgeProvider):
                     return await unwrap(getattr(package, function))(
                         **request.parameters,
                         **address,
-                        **({"messages": request.messages} if request.messages else {}),
+                        **({"messages": _marked(request, provider)} if request.messages else {}),
                         **({"client": client} if client else {}),
                         litellm_logging_obj=_silent_logging(function, request.model),
                         cache=_NO_CACHE,
@@ -846,6 +846,24 @@ def _price_entry(model: str) -> Mapping[str, Any]:
     bare = table.get(name, {}) if provider else {}
     ours = str(bare.get("litellm_provider")).startswith(provider)
     return table.get(model) or (bare if ours else {})
+
+
+_MARKED_PROVIDERS: Final = frozenset({"anthropic", "bedrock", "vertex_ai", "openrouter"})
+"""Providers of Claude, which caches what is marked; other models cache by themselves."""
+
+
+def _marked(request: Request, provider: str | None) -> list[dict[str, Any]]:
+    """The messages, the system message marked as cacheable where the model needs that.
+
+    A marker on a text too short for the cache has no effect.
+    """
+    messages: list[dict[str, Any]] = list(request.messages)
+    first = messages[0]
+    needed = provider in _MARKED_PROVIDERS and "claude" in request.model.lower()
+    if needed and first["role"] == "system" and len(messages) > 1:
+        part = {"type": "text", "text": first["content"], "cache_control": {"type": "ephemeral"}}
+        messages[0] = first | {"content": [part]}
+    return messages
 
 
 # litellm's replies.

@@ -61,6 +61,8 @@ def step_result_text(result: StepResult) -> str:
 def calls_text(row: dict[str, Any]) -> str:
     """The calls, tokens and cost of a model; `row` is one of `results.calls_made`."""
     tokens = "tokens unknown" if row["tokens"] is None else format_count(row["tokens"], "token")
+    if row["cached"]:
+        tokens += f" ({row['cached']:,} cached)"
     unpriced = row["calls"] - row["priced"]
     cost = "" if row["cost"] is None else f", {row['cost']:.4f} USD"
     unknown = f", {format_count(unpriced, 'call')} of unknown price" if unpriced else ""

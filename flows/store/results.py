@@ -382,7 +382,8 @@ def failed_rows(store: Store, run_id: str, step: str, count: int) -> pl.DataFram
 def calls_made(store: Store, run_id: str) -> pl.DataFrame:
     """The calls that a run made, by judge: judge, model, calls, repaired, tokens, cost.
 
-    `priced` counts the calls whose cost is known.
+    `cached` counts the tokens of prompts that came from the provider's cache, `priced` the calls
+    whose cost is known.
     """
     return _read(
         store,
@@ -390,6 +391,7 @@ def calls_made(store: Store, run_id: str) -> pl.DataFrame:
         SELECT judge, model, count(*) AS calls,
                count(*) FILTER (outcome = 'repaired') AS repaired,
                (sum(prompt_tokens) + sum(coalesce(completion_tokens, 0)))::BIGINT AS tokens,
+               coalesce(sum(cached_tokens), 0)::BIGINT AS cached,
                sum(cost)::DOUBLE AS cost, count(cost) AS priced
         FROM audit.calls WHERE run_id = $run GROUP BY judge, model
         ORDER BY min(asked_at), judge, model

@@ -154,6 +154,19 @@ def test_a_reply_is_read_whole(endpoint: Endpoint) -> None:
         assert received == ChatReply("cut o", "length", None, Usage(50, 20, 2), "fp")
 
 
+def test_the_instructions_are_marked_for_the_cache_of_claude(endpoint: Endpoint) -> None:
+    endpoint.answer = spoken
+    turns = [{"role": "system", "content": "Judge."}, *MESSAGES]
+    for model in ("anthropic/claude-sonnet-4-5", "openai/m"):
+        address = endpoint.url if model.startswith("anthropic") else f"{endpoint.url}/v1"
+        ask(Request(model, turns, {}, address))
+    (_, _, claude), (_, _, plain) = endpoint.seen
+    ephemeral = {"type": "ephemeral"}
+    assert claude["system"] == [{"type": "text", "text": "Judge.", "cache_control": ephemeral}]
+    assert plain["messages"][0] == turns[0]
+    assert turns[0]["content"] == "Judge."
+
+
 @pytest.mark.parametrize("lacking", [{"usage": None}, {"usage": {}}])
 def test_unreported_tokens_are_unknown(endpoint: Endpoint, lacking: Any) -> None:
     endpoint.answer = lambda *_: chat({"content": "hi"}, **lacking)

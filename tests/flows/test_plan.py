@@ -18,6 +18,7 @@ from claimflow.flows.judge.call_statistics import CallStatistics, recall_call_st
 from claimflow.flows.judge.estimate import Estimate
 from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.estimate import ClaimEstimate, estimate
 from claimflow.flows.runner.plan import choose, plan
 from claimflow.flows.runner.prepare import prepare
@@ -495,3 +496,27 @@ def test_estimated_claims_keep_the_rate_of_the_decomposed_texts(
     pairs = found.select("sample_id", "claim")
     assert pairs.n_unique() == found.height
     assert json.loads(found.head(1).write_json())[0]["status"] == "made"
+
+
+def test_long_instructions_are_counted_as_cached_from_the_second_call_on(tmp_path: Path) -> None:
+    price = {"input": 1.0, "cached_input": 0.1, "output": 10.0}
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        instructions = "Judge. " * 1_000  # 1,750 tokens
+        prompt = instructions + PROMPT
+        (tmp_path / "long.md").write_text(prompt, "utf-8")
+        steps = STEPS | {"response_in_reference": VERIFY | {"prompt": "long.md"}}
+        judged.write(SAMPLES, steps=steps, price=price)
+        found = planned(judged)["response_in_reference"]
+        assert found.calls == 3
+        static = len(prompt.partition("{{premise}}")[0]) / 4
+        full = (found.prompt_tokens + 10 * found.completion_tokens) / 1e6
+        assert float(found.cost or 0) == pytest.approx(full - 2 * 0.9 * static / 1e6, rel=1e-3)
+        run(judged, endpoint)
+        (spent,) = judged.ask("SELECT sum(cost) FROM audit.calls")[0]
+        assert float(spent) == pytest.approx(float(found.cost or 0), rel=0.35)
+        (cached,) = judged.ask("SELECT sum(cached_tokens) FROM audit.calls")[0]
+        assert cached > 2 * 1_500
+        ((run_id,),) = judged.ask(f"SELECT DISTINCT run_id FROM audit.calls WHERE {NEWEST}")
+        (line,) = RunDocument(judged.store, run_id).call_lines
+        assert f"tokens ({cached:,} cached), " in line
