@@ -381,6 +381,10 @@ class RunResult(NamedTuple):
     failed: str | None = None
 
 
+BATCH_WAIT: Final = timedelta(hours=26)
+"""How long a run waits for the batches of a provider, which promises them within 24 hours."""
+
+
 def run_pipeline(
     prepared: Prepared,
     store: Store | None = None,
@@ -392,6 +396,7 @@ def run_pipeline(
     observer: RunObserver | None = None,
     open_shared_limiter: OpenSharedLimiter = no_shared_limit,
     stop: threading.Event | None = None,
+    batch_wait: timedelta | None = None,
 ) -> RunResult:
     """Run a pipeline: reuse the tables that are in `store`, make the others, record the run.
 
@@ -400,13 +405,16 @@ def run_pipeline(
     run ends when its steps take longer than `timeout`; a call of a model, with all its attempts, is
     given up after `call_timeout`, and after four times the `timeout` of its endpoint in any case.
     `observer` receives the events of the run. `open_shared_limiter` opens the rate limits that
-    several runs share. Setting `stop` from another thread ends the run within moments.
+    several runs share. Setting `stop` from another thread ends the run within moments. Replies of
+    batches are awaited up to `batch_wait`, by default 26 hours; then the run ends, and the next one
+    collects them.
 
     Raises `InputError` where an endpoint that may be asked lacks a key, or a price that its
     budget needs, where a step that is to be reused is not in the store, and where the workers
     cannot be reached; `StoreFullError` where the disk has too little space; `StoppedError` when
-    the run was stopped; `RunTimeoutError` when it took too long; `JudgeError` and `StoreError` when
-    a model or the store fails. The end of the run is recorded in any case.
+    the run was stopped; `RunTimeoutError` when it took too long; `PendingError` when a batch had
+    not ended in time; `JudgeError` and `StoreError` when a model or the store fails. The end of
+    the run is recorded in any case.
     """
     observer, stop = observer or RunObserver(), stop or threading.Event()
     prepared = fetch_models(prepared, observer.message)
@@ -420,7 +428,12 @@ def run_pipeline(
     observer.run_prepared(prepared)
     check_ready(prepared, store, choice)
 
-    session = partial(
+    def session(run_id: str) -> Session:
+        opened = open_session(run_id=run_id)
+        opened.allow_batches(batch_wait or BATCH_WAIT, observer.message)
+        return opened
+
+    open_session = partial(
         Session,
         Ledger(store),
         stop=stop,
@@ -451,6 +464,7 @@ def run_pipeline(
                 run_id, prepared, choice, store, toolbox, workers, stop=stop, observer=observer
             )
             run.execute()
+            toolbox.ask_at_once()
             trying = partial(judge_canaries, prepared, store, toolbox, run_id, choice.wanted)
             run_interruptibly(trying, stop)
             if pipeline.fail_when is not None:

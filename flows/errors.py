@@ -93,6 +93,10 @@ class RunTimeoutError(Exception):
     """A run took longer than its timeout; finished work is kept."""
 
 
+class PendingError(Exception):
+    """A run has waited long enough for a provider's batch; the next run collects its replies."""
+
+
 class StoppedError(Exception):
     """The run was asked to stop; finished work is kept."""
 

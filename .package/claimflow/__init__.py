@@ -9,7 +9,8 @@
 - `prepare` reads and checks a pipeline file (`Prepared`), `run_pipeline` runs it (`RunResult`, a
   `StepResult` of each step), all of it or a part (`Rerun`), and tells a `RunObserver`. A `Store`
   gives DuckDB connections.
-- `InputError`, `JudgeError`, `StoreError`, `RunTimeoutError` and `StoppedError` are raised.
+- `InputError`, `JudgeError`, `PendingError`, `StoreError`, `RunTimeoutError` and `StoppedError` are
+  raised.
 
 `claimflow.testing` is for test suites. Names are loaded when they are first used, so that
 `import claimflow` is fast.
@@ -62,6 +63,7 @@ __all__ = [
     "JudgeProvider",
     "Mean",
     "MetricResult",
+    "PendingError",
     "Plot",
     "Prepared",
     "ProviderError",
@@ -99,6 +101,7 @@ _MODULES = {
     "claimflow.flows.errors": (
         "InputError",
         "JudgeError",
+        "PendingError",
         "RunTimeoutError",
         "StoppedError",
         "StoreError",

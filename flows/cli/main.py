@@ -32,6 +32,7 @@ from claimflow.flows.errors import (
     Fault,
     InputError,
     JudgeError,
+    PendingError,
     RunTimeoutError,
     StoppedError,
     StoreError,
@@ -52,7 +53,17 @@ exit codes:
   7    the workers cannot continue (finished work is kept)
   8    the run failed: more failed rows than fail_when allows, or its timeout was reached
        (finished work is kept)
+  9    a provider's batch has not ended: run again to collect its replies
   130  stopped by Ctrl-C"""
+
+_CODES: Final[dict[type[Exception], int]] = {
+    InputError: 2,
+    StoreError: 3,
+    JudgeError: 6,
+    WorkersError: 7,
+    PendingError: 9,
+}
+"""The exit codes of errors whose message is shown as it is."""
 
 
 def main(arguments: list[str] | None = None, *, ready: Callable[[], object] = lambda: None) -> int:
@@ -155,14 +166,10 @@ def run_command(
     try:
         ready()
         return handler(options)
-    except InputError as error:
-        return _report(error, 2)
-    except StoreError as error:
-        return _report(error, 3)
-    except JudgeError as error:
-        return _report(error, 6)
-    except WorkersError as error:
-        return _report(error, 7)
+    except tuple(_CODES) as error:
+        return _report(
+            error, next(code for kind, code in _CODES.items() if isinstance(error, kind))
+        )
     except RunTimeoutError as error:
         return _report(f"failed: {error}; run again to continue", 8)
     except (KeyboardInterrupt, StoppedError):

@@ -101,6 +101,7 @@ def plan(options: Namespace) -> int:
         terminal.print_line(total_line(estimates))
         for line in (
             *_sharing_lines(estimates),
+            *_batch_lines(prepared.pipeline, estimates),
             *_cascade_lines(estimates),
             *budget_lines(prepared.pipeline, estimates),
             *_address_lines(prepared.pipeline, estimates, store),
@@ -192,6 +193,26 @@ def _sharing_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
         yield f"{', '.join(others)} and {last} share calls"
 
 
+def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> Iterator[str]:
+    """A line on the price of the calls of judges in batches, which the other lines leave out."""
+    from claimflow.flows.judge.litellm_settings import BATCH_PROVIDERS
+    from claimflow.flows.judge.provider import BATCH_SHARE
+
+    costs: dict[bool, Decimal] = {}
+    for one in estimates.values():
+        for part in one.parts or (one,):
+            judge = pipeline.judges.get(part.who)
+            if judge is None or not part.calls or part.cost is None:
+                continue
+            known = judge.model.partition("/")[0] in BATCH_PROVIDERS
+            if judge.batch or (known and judge.api_base is None):
+                costs[judge.batch] = costs.get(judge.batch, Decimal(0)) + part.cost * BATCH_SHARE
+    if costs.get(True):
+        yield f"in batches, as the pipeline says: {_format_usd(costs[True])} USD, within a day"
+    if costs.get(False):
+        yield f"with --batch: {_format_usd(costs[False])} USD, within a day"
+
+
 def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
     """A line for each cascade: which model would judge how much, and how many calls that saves."""
     for step, one in estimates.items():
@@ -224,11 +245,16 @@ def _address_lines(
 
 def budget_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> Iterator[str]:
     """A line for each endpoint whose budget would not suffice."""
+    from claimflow.flows.judge.provider import BATCH_SHARE
+    from claimflow.flows.pipeline.model_settings import Judge
+
     single = [part for one in estimates.values() for part in one.parts or (one,)]
     for who, endpoint in pipeline.endpoints.items():
         of_endpoint = [one for one in single if one.who == who]
         calls = sum(one.calls for one in of_endpoint)
         cost = sum((one.cost for one in of_endpoint if one.cost is not None), Decimal(0))
+        if isinstance(endpoint, Judge) and endpoint.batch:
+            cost *= BATCH_SHARE
         limits = []
         if endpoint.budget_calls is not None and calls > endpoint.budget_calls:
             limits.append(f"{format_count(endpoint.budget_calls, 'call')} (budget_calls)")

@@ -21,7 +21,14 @@ from claimflow.flows.cli.options import (
 )
 from claimflow.flows.cli.output import write_message
 from claimflow.flows.cli.stores import remember_store
-from claimflow.flows.errors import Fault, InputError, JudgeError, StoreError, WorkersError
+from claimflow.flows.errors import (
+    Fault,
+    InputError,
+    JudgeError,
+    PendingError,
+    StoreError,
+    WorkersError,
+)
 
 if TYPE_CHECKING:
     from claimflow.flows.api import RunResult
@@ -60,6 +67,17 @@ def add(commands: Commands) -> None:
         metavar="TIME",
         help="give up a model call, with its retries, after this time",
     )
+    parser.add_argument(
+        "--batch",
+        action="store_true",
+        help="send the calls of judges in batches: half the price, answered within a day",
+    )
+    parser.add_argument(
+        "--batch-wait",
+        type=duration,
+        metavar="TIME",
+        help="wait for batches so long (26h); then end with exit code 9, run again to collect",
+    )
 
 
 def run(options: Namespace) -> int:
@@ -71,6 +89,7 @@ def run(options: Namespace) -> int:
     from claimflow.flows.report.run_document import RunDocument
     from claimflow.flows.report.terminal import Terminal, print_run
     from claimflow.flows.runner.data_file import is_data_file
+    from claimflow.flows.runner.prepare import in_batches
     from claimflow.flows.runner.run import process_time_limit
 
     rerun = Rerun.of(options)
@@ -78,6 +97,8 @@ def run(options: Namespace) -> int:
         what = f"Prefect runs pipeline files, and {options.config} is a data file"
         raise InputError([Fault("--prefect", what, "add --save FILE")])
     prepared, file = prepare_file(options, rerun)
+    if options.batch:
+        prepared = in_batches(prepared)
     in_prefect = options.prefect or is_configured()
     if in_prefect and file is None:
         write_message("this run is not tracked in Prefect, which needs a file: add --save FILE")
@@ -96,6 +117,7 @@ def run(options: Namespace) -> int:
                 timeout=options.timeout,
                 call_timeout=options.call_timeout,
                 observer=observer,
+                batch_wait=options.batch_wait,
             )
     if result.nothing_to_do:
         print(result.nothing_to_do)
@@ -124,7 +146,7 @@ def _run_in_prefect(
         return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)
     from claimflow.flows.orchestration.flow import FINISHED, evaluate
 
-    finished: list[RunResult] = []
+    finished: list[RunResult | PendingError] = []
     FINISHED.set(finished)
     try:
         with explain_unreachable(
@@ -137,6 +159,8 @@ def _run_in_prefect(
                 redact=options.redact,
                 timeout=_whole_seconds(options.timeout),
                 call_timeout=_whole_seconds(options.call_timeout),
+                batch=options.batch,
+                batch_wait=_whole_seconds(options.batch_wait),
                 **rerun._asdict(),
             )
     except (InputError, StoreError, JudgeError, WorkersError):
@@ -146,6 +170,8 @@ def _run_in_prefect(
         if not finished:
             raise
     remember_store(store)
+    if isinstance(finished[0], PendingError):
+        raise finished[0]
     return finished[0]
 
 

@@ -31,9 +31,13 @@ class BudgetExceeded(Exception):  # noqa: N818
 
 @dataclass(frozen=True, eq=False)
 class Reservation:
-    """US dollars set aside for one call, until it is settled or released."""
+    """US dollars set aside for one call, until it is settled or released.
+
+    `share` is what its tokens cost, as a share of their price.
+    """
 
     usd: Decimal
+    share: Decimal = Decimal(1)
 
 
 class Budget:
@@ -69,14 +73,16 @@ class Budget:
         self.spent = Decimal(0)
         self.sent = 0
 
-    async def reserve(self, prompt_tokens: int, entries: int) -> Reservation:
-        """Set aside what a call about `entries` texts may cost.
+    async def reserve(
+        self, prompt_tokens: int, entries: int, *, share: Decimal = Decimal(1)
+    ) -> Reservation:
+        """Set aside what a call about `entries` texts may cost, at a share of the price.
 
         Waits, in order of arrival, while calls in flight may still cost less than estimated.
         Raises `BudgetExceeded` when the call does not fit.
         """
         self._check_calls()
-        reservation = Reservation(self._estimate(prompt_tokens, entries))
+        reservation = Reservation(self._estimate(prompt_tokens, entries) * share, share)
         admitted = asyncio.get_running_loop().create_future()
         self._waiting.append((admitted, reservation))
         self._admit_waiting()
@@ -100,7 +106,8 @@ class Budget:
         cost = None if usage is None else cost_of(usage, self._price)
         if usage is not None:
             self._largest_output = max(self._largest_output, usage.completion or 0)
-        self._close(reservation, reservation.usd if cost is None else cost)
+        paid = reservation.usd if cost is None else cost * reservation.share
+        self._close(reservation, paid)
 
     def release(self, reservation: Reservation) -> None:
         """Give back what was set aside for a call that cost nothing, unless it is settled."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, get_args
 
 from claimflow.flows.errors import JudgeError, StoppedError
+from claimflow.flows.judge.batches import BatchQueue
 from claimflow.flows.judge.budget import Budget, BudgetExceeded, cost_of, price_of
 from claimflow.flows.judge.call_statistics import (
     CHARACTERS_PER_TOKEN,
@@ -18,6 +19,7 @@ from claimflow.flows.judge.call_statistics import (
 from claimflow.flows.judge.calls import Call, chat_call, without_surrogates
 from claimflow.flows.judge.environment_secrets import with_header_values, without_secrets
 from claimflow.flows.judge.provider import (
+    BATCH_SHARE,
     ChatReply,
     JudgeProvider,
     Price,
@@ -166,12 +168,34 @@ class RateLimitedClient:
             raise
         finally:
             self._budget.release(reservation)
+        self._note_answer(usage, characters)
+        return delivered
+
+    async def request_in_batch(
+        self, reply: Callable[[], Awaitable[Answer]], *, characters: int, entries: int
+    ) -> Delivery[Answer]:
+        """The result of `reply`, a request in a batch: within the budget, at the price of batches.
+
+        Raises as `request` does, and what `reply` raises.
+        """
+        prompt_tokens = int(characters / self._characters_per_token())
+        reservation = await self._budget.reserve(prompt_tokens, entries, share=BATCH_SHARE)
+        try:
+            self._before_send()
+            started = self._limiter.clock()
+            received = await reply()
+            self._budget.settle(reservation, received.usage)
+        finally:
+            self._budget.release(reservation)
+        self._note_answer(received.usage, characters)
+        return Delivery(received, 1, self._limiter.clock() - started, share=BATCH_SHARE)
+
+    def _note_answer(self, usage: Usage, characters: int) -> None:
         self._answered += 1
         self._failed.end()
         if usage.prompt:
             self._characters += characters
             self._tokens += usage.prompt
-        return delivered
 
     def failure(self, error: ProviderError | BudgetExceeded, call_id: str) -> Failure:
         """The failure that the texts of a failed request get.
@@ -223,9 +247,10 @@ class RateLimitedClient:
             why = f"{enough}: {unread[0].kind}: {unread[0].message}"
             raise JudgeError(f"{self._label} ({self._endpoint.model}): {why}")
 
-    def cost(self, usage: Usage) -> Decimal | None:
-        """US dollars; None where tokens or their price are unknown."""
-        return cost_of(usage, self._price)
+    def cost(self, usage: Usage, share: Decimal = Decimal(1)) -> Decimal | None:
+        """US dollars, at a share of the price; None where tokens or their price are unknown."""
+        cost = cost_of(usage, self._price)
+        return None if cost is None else cost * share
 
     def _before_send(self) -> None:
         if self._session.stop.is_set():
@@ -274,6 +299,11 @@ class JudgeClient:
         self._format: ResponseFormat = resume.response_format or RESPONSE_FORMATS[0]
         self._takes_seed = True
 
+    @property
+    def batches(self) -> BatchQueue | None:
+        """The queue for calls in batches; None where calls are sent one by one."""
+        return self._session.batch_queue(self._name, self._judge, self._provider)
+
     async def exchange(
         self,
         step: str,
@@ -283,11 +313,15 @@ class JudgeClient:
         entries: int,
         repeats: str | None = None,
         fresh: bool = False,
+        keys: Sequence[str] = (),
+        at_once: bool = False,
     ) -> Exchange:
         """Send `messages`, about `entries` texts, and return what came back.
 
         `repeats` is the call whose reply they show to the model. A reply that an earlier run
         received but did not act on is used instead of sending the request again, unless `fresh`.
+        `keys` are the ledger keys that it is to answer, which mark the call in a batch. With
+        `at_once` it is in no batch.
 
         Raises `JudgeError` when no request can succeed, `StoppedError` when the run is to end.
         """
@@ -310,12 +344,20 @@ class JudgeClient:
             open_reply = self._open.pop(call.request, None)
             if open_reply and not fresh:
                 return _resumed(call, open_reply)
+            characters = sum(len(message["content"]) for message in request.messages)
             try:
-                delivered = await self.requests.request(
-                    partial(self._chat, request),
-                    characters=sum(len(message["content"]) for message in request.messages),
-                    entries=entries,
-                )
+                batches = None if at_once else self.batches
+                if batches is None:
+                    send = partial(self._chat, request)
+                    delivered = await self.requests.request(
+                        send, characters=characters, entries=entries
+                    )
+                else:
+                    call = batches.as_submitted(call, keys)
+                    reply = partial(batches.reply, call, request, keys)
+                    delivered = await self.requests.request_in_batch(
+                        reply, characters=characters, entries=entries
+                    )
             except ProviderError as error:
                 if error.kind == "format" and self._step_down(response_format):
                     continue
@@ -342,7 +384,7 @@ class JudgeClient:
             prompt_tokens=usage.prompt,
             cached_tokens=usage.cached,
             completion_tokens=usage.completion,
-            cost=self.requests.cost(usage),
+            cost=self.requests.cost(usage, delivered.share),
             seconds=delivered.seconds,
             attempts=delivered.attempts,
         )

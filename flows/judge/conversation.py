@@ -148,25 +148,35 @@ class _ParsedReply(NamedTuple):
 class Conversation:
     """Asks one judge questions of one form, on behalf of a step, or of several, as `step` says.
 
-    With `fresh` no reply is used that an earlier run received.
+    `keys` are the ledger keys of the questions, by id. With `fresh` no reply is used that an
+    earlier run received.
     """
 
     def __init__(
-        self, client: JudgeClient, form: Form, step: str, save: SaveCall, *, fresh: bool = False
+        self,
+        client: JudgeClient,
+        form: Form,
+        step: str,
+        save: SaveCall,
+        *,
+        keys: Mapping[int, str],
+        fresh: bool = False,
     ) -> None:
         self._client = client
         self._form = form
         self._step = step
         self._save = save
+        self._keys = keys
         self._fresh = fresh
 
-    async def ask(self, questions: Questions) -> Answers:
+    async def ask(self, questions: Questions, *, at_once: bool = False) -> Answers:
         """The judge's answer to each of `questions`, by id, or a `Failure`.
 
-        Raises what `JudgeClient.exchange` raises.
+        What an answer lacks is asked again `at_once`, since the first reply may have taken the
+        hours of a batch. Raises what `JudgeClient.exchange` raises.
         """
         messages = render_messages(self._form, questions)
-        first = await self._exchange(messages, questions)
+        first = await self._exchange(messages, questions, at_once=at_once)
         if first.failure:
             return await self._failed(first, first.failure, questions)
         seen = self._read(first, questions)
@@ -192,7 +202,7 @@ class Conversation:
         self._save(first.call._replace(outcome=failure.kind, error=failure.message), {})
         answers: Answers = {}
         for part in parts:
-            answers |= await self.ask(part)
+            answers |= await self.ask(part, at_once=True)
         return answers
 
     async def _again(
@@ -205,7 +215,7 @@ class Conversation:
             {"role": "assistant", "content": first.text},
             {"role": "user", "content": retry_message(seen.problems, seen.whole)},
         ]
-        second = await self._exchange(turns, left, repeats=first.call.call_id)
+        second = await self._exchange(turns, left, repeats=first.call.call_id, at_once=True)
         if second.failure:
             return self._give_up(second.call, second.failure, left, closes=first.call.call_id)
         again = self._read(second, left)
@@ -227,11 +237,17 @@ class Conversation:
         answers = seen.answers
         for part in (left[:half], left[half:]):
             if part:
-                answers |= await self.ask({number: texts[number] for number in part})
+                some = {number: texts[number] for number in part}
+                answers |= await self.ask(some, at_once=True)
         return answers
 
     async def _exchange(
-        self, messages: list[Message], texts: Questions, *, repeats: str | None = None
+        self,
+        messages: list[Message],
+        texts: Questions,
+        *,
+        repeats: str | None = None,
+        at_once: bool = False,
     ) -> Exchange:
         return await self._client.exchange(
             self._step,
@@ -240,6 +256,8 @@ class Conversation:
             entries=len(texts),
             repeats=repeats,
             fresh=self._fresh,
+            keys=[self._keys[number] for number in texts],
+            at_once=at_once,
         )
 
     def _read(self, exchange: Exchange, texts: Questions) -> _ParsedReply:

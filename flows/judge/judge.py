@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -19,6 +19,7 @@ from claimflow.flows.judge.response_formats import format_parameters
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.worker_pool import WorkerPool
 from claimflow.flows.pipeline.model_settings import Judge
+from claimflow.flows.store.batches import BatchCall
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
@@ -173,6 +174,7 @@ class EndpointJudge:
         loop = asyncio.get_running_loop()
         self._in_flight |= {key: loop.create_future() for key in ours.values()}
 
+        queue = asked.client.batches
         answered: Counter[str] = Counter()
         to_answer = asked.by_step(ours)
 
@@ -193,13 +195,16 @@ class EndpointJudge:
             return found
 
         try:
-            asked.client.requests.plan(sum(1 for _ in batch_questions(ours, form)))
+            calls = sum(1 for _ in batch_questions(ours, form))
+            asked.client.requests.plan(calls)
+            submitted = await self._submitted(ours, asked)
             await self._session.asking.ask(
                 ours,
-                self._pool,
+                # All calls of a batch wait at the same time.
+                WorkerPool(max(calls, 1), self._session.stop) if queue else self._pool,
                 changes=changes,
                 fresh=since is not None,
-                batches=partial(batch_questions, form=form),
+                batches=partial(_group, submitted=submitted, form=form, keys=ours),
                 ask=answer_batch,
                 recall=recall,
             )
@@ -210,10 +215,24 @@ class EndpointJudge:
         finally:
             try:
                 await self._session.ledger_writer.saved()
+                if queue is not None:
+                    await queue.settle()
             finally:
                 for key in ours.values():
                     self._in_flight.pop(key).cancel()
                 self._finished += 1
+
+    async def _submitted(
+        self, missing: Mapping[Question, str], asked: "_Asked"
+    ) -> Sequence[BatchCall]:
+        """The calls in batches of earlier runs whose replies answer some of `missing`."""
+        queue = asked.client.batches
+        if queue is None:
+            return ()
+        find = self._session.batches.open_calls
+        submitted = await asyncio.to_thread(find, list(missing.values()), since=asked.since)
+        queue.note_submitted(submitted)
+        return submitted
 
     async def _answer_batch(
         self, questions: Sequence[Question], keys: Mapping[Question, str], asked: "_Asked"
@@ -228,10 +247,32 @@ class EndpointJudge:
 
         await self._session.ledger_writer.keep_up()
         step, fresh = STEPS_BETWEEN.join(asked.by_step(questions)), asked.since is not None
-        conversation = Conversation(asked.client, asked.form, step, save, fresh=fresh)
+        conversation = Conversation(
+            asked.client,
+            asked.form,
+            step,
+            save,
+            keys={number: keys[question] for number, question in numbered.items()},
+            fresh=fresh,
+        )
         answers = await conversation.ask(numbered)
         asked.client.requests.note_answers(answers.values())
         return {question: answers[number] for number, question in numbered.items()}
+
+
+def _group(
+    questions: Iterable[Question],
+    *,
+    submitted: Sequence[BatchCall],
+    form: Form,
+    keys: Mapping[Question, str],
+) -> Iterator[Sequence[Question]]:
+    """The questions of each call: of those that are submitted already, then of the others."""
+    left = {keys[question]: question for question in questions}
+    for call in submitted:
+        if left.keys() >= set(call.keys):
+            yield [left.pop(key) for key in call.keys]
+    yield from batch_questions(left.values(), form)
 
 
 STEPS_BETWEEN: Final = ", "

@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
@@ -21,7 +21,9 @@ from functools import cache
 from inspect import unwrap
 from typing import Any, Final, NamedTuple
 
+from claimflow.flows.judge import batch_protocol
 from claimflow.flows.judge.litellm_settings import (
+    BATCH_PROVIDERS,
     address_variable,
     must_import,
     other_address,
@@ -29,6 +31,7 @@ from claimflow.flows.judge.litellm_settings import (
     reply_settings,
 )
 from claimflow.flows.judge.provider import (
+    BatchState,
     ChatReply,
     JudgeProvider,
     Price,
@@ -80,6 +83,9 @@ _KEEPS_CLIENT: Final[Mapping[tuple[str, str], tuple[str, dict[str, Any]]]] = {
 name and the parameters of that client. It takes no other. In later releases the time limit of
 Gemini's is that of the call."""
 
+_MAX_FILE_BYTES: Final = 2**28
+"""Most bytes of the replies of a batch."""
+
 _MAX_TEXT_BYTES: Final = 2**24
 """Most bytes of a reply with a text, after it is unpacked."""
 
@@ -120,6 +126,79 @@ class LitellmProvider(JudgeProvider):
         request = Request(model, [], {**parameters, "input": list(texts)}, api_base)
         reply = await self._send("aembedding", request, timeout=timeout, hide=texts)
         return _vectors(reply, len(texts)), _usage(reply)
+
+    def takes_batches(self, model: str, api_base: str | None) -> bool:
+        """As `JudgeProvider.takes_batches`: OpenAI, Azure, and servers that speak its protocol."""
+        plain = not proxied(_litellm()) and _mode(model.partition("/")[2]) == "chat"
+        return plain and _provider_of(model, api_base) in BATCH_PROVIDERS
+
+    async def submit_batch(
+        self, name: str, requests: Mapping[str, Request], *, timeout: float
+    ) -> str:
+        """As `JudgeProvider.submit_batch`."""
+        first = next(iter(requests.values()))
+        bodies = {request_id: _chat_body(request) for request_id, request in requests.items()}
+        async with self._batches(first.model, first.api_base, timeout) as client:
+            return await batch_protocol.submit(client, name, bodies)
+
+    async def find_batch(
+        self, name: str, model: str, *, api_base: str | None, timeout: float
+    ) -> str | None:
+        """As `JudgeProvider.find_batch`."""
+        async with self._batches(model, api_base, timeout) as client:
+            return await batch_protocol.find(client, name)
+
+    async def batch_state(
+        self, batch: str, model: str, *, api_base: str | None, timeout: float
+    ) -> BatchState:
+        """As `JudgeProvider.batch_state`."""
+        async with self._batches(model, api_base, timeout) as client:
+            return await batch_protocol.state(client, batch)
+
+    async def batch_replies(
+        self, batch: str, model: str, *, api_base: str | None, timeout: float
+    ) -> dict[str, ChatReply | ProviderError]:
+        """As `JudgeProvider.batch_replies`."""
+        found: dict[str, ChatReply | ProviderError] = {}
+        async with self._batches(model, api_base, timeout) as client:
+            async for request_id, body in batch_protocol.replies(client, batch):
+                try:
+                    found[request_id] = (
+                        body
+                        if isinstance(body, ProviderError)
+                        else _chat_reply(_litellm().ModelResponse(**body))
+                    )
+                except ProviderError as error:
+                    found[request_id] = error
+                except Exception as error:
+                    found[request_id] = classify(error)
+        return found
+
+    @asynccontextmanager
+    async def _batches(
+        self, model: str, api_base: str | None, timeout: float
+    ) -> AsyncIterator[Any]:
+        """OpenAI's client for a model. The block raises `ProviderError` only."""
+        try:
+            with _quiet(), _internal_call():
+                async with asyncio.timeout(timeout):
+                    yield self._client_of_batches(Request(model, [], {}, api_base))
+        except TimeoutError:
+            failure = ProviderError("timeout", f"no whole reply within {timeout:g} seconds")
+        except Exception as error:
+            failure = classify(error)
+        else:
+            return
+        raise failure
+
+    def _client_of_batches(self, request: Request) -> Any:
+        provider = _provider_of(request.model, request.api_base)
+        if provider == "azure":
+            return self._azure_client(request)
+        if provider == "openai":
+            return self._openai_client(_openai_address(request.api_base))
+        found = _litellm().get_llm_provider(request.model, api_base=request.api_base)
+        return self._openai_client(_OpenaiAddress(found[3], found[2] or "none"))
 
     def list_price(self, model: str) -> Price | None:
         """As `JudgeProvider.list_price`, from the table that litellm carries."""
@@ -631,8 +710,10 @@ def _client_class() -> type[Any]:
 
 async def _read_carefully(response: Any) -> None:
     """Make litellm read the body of a reply up to a limit, and by `read_reply`."""
-    embeds = "embed" in response.request.url.path.lower()
-    most = _MAX_EMBEDDING_BYTES if embeds else _MAX_TEXT_BYTES
+    path = response.request.url.path.lower()
+    most = _MAX_EMBEDDING_BYTES if "embed" in path else _MAX_TEXT_BYTES
+    if "/files/" in path and path.endswith("/content"):
+        most = _MAX_FILE_BYTES
     read = response.aiter_bytes
 
     async def read_up_to_most(chunk_size: int | None = None) -> AsyncIterator[bytes]:
@@ -731,6 +812,19 @@ def _is_plain_openai(request: Request) -> bool:
 
     plain = request.parameters.keys().isdisjoint({*all_litellm_params, *_NOT_SENT})
     return plain and _mode(request.model.removeprefix("openai/")) in ("chat", "responses")
+
+
+def _chat_body(request: Request) -> dict[str, Any]:
+    """The body of a chat request in OpenAI's words, as a line of a batch holds it."""
+    from litellm.utils import get_optional_params
+
+    provider = _provider_of(request.model, request.api_base)
+    model = request.model.partition("/")[2]
+    options = get_optional_params(
+        model=model, custom_llm_provider=provider, stream=None, **request.parameters
+    )
+    more = options.pop("extra_body", None) or {}
+    return {"model": model, "messages": request.messages, **options, **more}
 
 
 def _mode(name: str) -> str:

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+BATCH_PROVIDERS: Final = frozenset({"openai", "azure", "hosted_vllm"})
+"""Providers that speak OpenAI's batch protocol."""
+
 _SAME: Final = {
     "ai21_chat": "ai21",
     "anthropic_text": "anthropic",

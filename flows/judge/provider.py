@@ -107,6 +107,22 @@ class Price(NamedTuple):
     output: Decimal
 
 
+BATCH_SHARE: Final = Decimal("0.5")
+"""What a token costs in a batch, as a share of its price: at OpenAI, Azure, Anthropic, Google,
+Amazon and Mistral alike."""
+
+
+class BatchState(NamedTuple):
+    """How far a batch is: whether it has ended, and how many of its requests are done.
+
+    `message` says why it ended without having done them all, None where it did.
+    """
+
+    ended: bool
+    done: int = 0
+    message: str | None = None
+
+
 class JudgeProvider(ABC):
     """Sends requests to language models. Only `chat` has to be written.
 
@@ -137,6 +153,41 @@ class JudgeProvider(ABC):
         The vectors have the same length and hold finite numbers. Raises as `chat` does.
         """
         raise ProviderError("fatal", "this provider has no embeddings")
+
+    def takes_batches(self, model: str, api_base: str | None) -> bool:
+        """Whether the four methods below can be called for a model."""
+        return False
+
+    async def submit_batch(
+        self, name: str, requests: Mapping[str, Request], *, timeout: float
+    ) -> str:
+        """Submit requests, by ids, to be answered within a day; returns the provider's id.
+
+        All are of one model. `name` is stored with the batch, so that `find_batch` finds it.
+        Raises as `chat` does.
+        """
+        raise ProviderError("fatal", "this provider has no batches")
+
+    async def find_batch(
+        self, name: str, model: str, *, api_base: str | None, timeout: float
+    ) -> str | None:
+        """The provider's id of the batch with that name; None if it was not submitted."""
+        raise ProviderError("fatal", "this provider has no batches")
+
+    async def batch_state(
+        self, batch: str, model: str, *, api_base: str | None, timeout: float
+    ) -> BatchState:
+        """How far the batch with this id of the provider is. Raises as `chat` does."""
+        raise ProviderError("fatal", "this provider has no batches")
+
+    async def batch_replies(
+        self, batch: str, model: str, *, api_base: str | None, timeout: float
+    ) -> dict[str, "ChatReply | ProviderError"]:
+        """The replies of a batch that has ended, by the ids of the requests.
+
+        A request without a reply is left out. Raises as `chat` does.
+        """
+        raise ProviderError("fatal", "this provider has no batches")
 
     def list_price(self, model: str) -> Price | None:
         """The list price of a model; None if it is unknown, which is not the same as free."""

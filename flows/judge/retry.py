@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from claimflow.flows.judge.provider import ProviderError
@@ -22,11 +23,15 @@ Answer = TypeVar("Answer")
 
 
 class Delivery(NamedTuple, Generic[Answer]):
-    """A reply, the number of attempts, and the seconds since the first attempt was sent."""
+    """A reply, the number of attempts, and the seconds since the first attempt was sent.
+
+    `share` is what its tokens cost, as a share of their price.
+    """
 
     received: Answer
     attempts: int
     seconds: float
+    share: Decimal = Decimal(1)
 
 
 async def send_with_retries(

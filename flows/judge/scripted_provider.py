@@ -26,11 +26,12 @@ _OPENING: Final = re.compile(r'<([a-z_]+)-([0-9a-f]{8})(?: id="(\d+)")?>\n')
 
 
 class _Text(NamedTuple):
-    """A text of a request between tags; those that are asked about have an id."""
+    """A text of a request that is asked about, with the nearest premise above it."""
 
     kind: str
-    id: int | None
+    id: int
     text: str
+    premise: str
 
 
 class ScriptedJudge(JudgeProvider):
@@ -101,9 +102,7 @@ class ScriptedJudge(JudgeProvider):
         """The answer that the functions give to the texts of a request."""
         users = [one["content"] for one in request.messages if one["role"] == "user"]
         found = [list(_texts(content)) for content in users]
-        texts = next((some for some in reversed(found) if some), [])
-        asked = [one for one in texts if one.id is not None]
-        premise = "\n".join(one.text for one in texts if one.id is None)
+        asked = next((some for some in reversed(found) if some), [])
         kind = asked[0].kind if asked else "request"
         if kind == "text" and self._claims:
             return {
@@ -112,7 +111,8 @@ class ScriptedJudge(JudgeProvider):
         judged = {"claim": self._verdict, "check": self._check}.get(kind)
         if judged is None:
             return _missing(f"a {kind}")
-        return {f"{kind}s": [{"id": one.id, "verdict": judged(one.text, premise)} for one in asked]}
+        verdicts = [{"id": one.id, "verdict": judged(one.text, one.premise)} for one in asked]
+        return {f"{kind}s": verdicts}
 
 
 def _missing(what: str) -> ProviderError:
@@ -122,11 +122,16 @@ def _missing(what: str) -> ProviderError:
 def _texts(message: str) -> Iterator[_Text]:
     """The texts of a message between tags; tags within a text belong to it."""
     position = 0
+    premise = ""
     while opening := _OPENING.search(message, position):
         kind, digits, number = opening.groups()
         closing = f"\n</{kind}-{digits}>"
         end = message.find(closing, opening.end())
         if end < 0:
             return
-        yield _Text(kind, int(number) if number else None, message[opening.end() : end])
+        text = message[opening.end() : end]
+        if number:
+            yield _Text(kind, int(number), text, premise)
+        else:
+            premise = text
         position = end + len(closing)

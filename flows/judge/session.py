@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.judge.asking import Asking
+from claimflow.flows.judge.batches import BatchQueue
 from claimflow.flows.judge.ledger_writer import LedgerWriter
 from claimflow.flows.judge.provider import JudgeProvider, ProviderError, open_provider
 from claimflow.flows.judge.provider_errors import provider_call
@@ -19,6 +20,8 @@ from claimflow.flows.judge.rate_limit import (
     SharedLimiter,
     no_shared_limit,
 )
+from claimflow.flows.pipeline.model_settings import Judge
+from claimflow.flows.store.batches import Batches
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import now
 
@@ -112,6 +115,7 @@ class Session:
         open_shared_limiter: OpenSharedLimiter = no_shared_limit,
     ) -> None:
         self.ledger = ledger
+        self.batches = Batches(ledger.store)
         self.run_id = run_id
         self.stop = stop
         self.answered = answered
@@ -121,6 +125,8 @@ class Session:
         self._open_shared_limiter = open_shared_limiter
         self._shared_limiters: list[SharedLimiter] = []
         self._providers: dict[str, JudgeProvider] = {}
+        self._batching: tuple[timedelta, Callable[[str], None]] | None = None
+        self._batch_queues: dict[str, BatchQueue] = {}
         self.loop = Loop(at_end=self._finish)
         self.ledger_writer = LedgerWriter(ledger, redact=redact)
         self.asking = Asking(ledger, self.ledger_writer)
@@ -144,12 +150,42 @@ class Session:
         """The provider registered under `name`, one instance for the whole run."""
         return self._providers.setdefault(name, open_provider(name))
 
+    def allow_batches(self, wait: timedelta, message: Callable[[str], None]) -> None:
+        """Send calls in batches where the settings of a judge ask for it.
+
+        A run waits for batches up to `wait`; `message` is called with what a user should know.
+        """
+        self._batching = wait, message
+
+    def send_at_once(self) -> None:
+        """Send no more batches, whatever the settings of a judge."""
+        self._batching = None
+
+    def batch_queue(self, name: str, judge: Judge, provider: JudgeProvider) -> BatchQueue | None:
+        """The queue for the batches of a judge; None for one whose calls are sent one by one."""
+        if not judge.batch or self._batching is None:
+            return None
+        if name not in self._batch_queues:
+            wait, message = self._batching
+            self._batch_queues[name] = BatchQueue(
+                name,
+                judge,
+                provider,
+                self.batches,
+                run_id=self.run_id,
+                wait=wait,
+                message=message,
+            )
+        return self._batch_queues[name]
+
     def close(self) -> None:
         """End the loop and its connections."""
         self.loop.close()
 
     async def _finish(self) -> None:
         try:
+            for queue in self._batch_queues.values():
+                await queue.close()
             for limiter in self._shared_limiters:
                 await limiter.close()
             await close_providers(self._providers)

@@ -12,7 +12,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
 from claimflow.flows.api import RunResult, run_pipeline
-from claimflow.flows.errors import InputError
+from claimflow.flows.errors import InputError, PendingError
 from claimflow.flows.orchestration.artifacts import (
     create_run_artifacts,
     final_state,
@@ -26,15 +26,17 @@ from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.times import Duration, to_timedelta
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.report.run_document import RunDocument
-from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.runner.prepare import in_batches, prepare
 from claimflow.flows.runner.run import process_time_limit
 from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
 from claimflow.flows.store.pruning import Retention
 
-FINISHED: ContextVar[list[RunResult] | None] = ContextVar("FINISHED", default=None)
-"""A list that receives the result of a finished run: a caller of the flow that gets an exception,
-because a gate failed or the server was lost, finds it there."""
+FINISHED: ContextVar[list[RunResult | PendingError] | None] = ContextVar("FINISHED", default=None)
+"""A list that receives the result of a finished run, or why it is pending.
+
+A caller of the flow that gets an exception, because a gate failed or the server was lost, finds it
+there."""
 
 
 def run_name() -> str:
@@ -78,6 +80,8 @@ def evaluate(
     redact: bool = False,
     timeout: Duration | None = None,
     call_timeout: Duration | None = None,
+    batch: bool = False,
+    batch_wait: Duration | None = None,
     publish: str | None = None,
     report: str | None = None,
     keep_runs: int | None = None,
@@ -103,6 +107,9 @@ def evaluate(
         redact: Keep only hashes of the texts in the record of calls.
         timeout: End the run after this time, in seconds or as in 2h; finished work is kept.
         call_timeout: Give up a model call, with its retries, after this time.
+        batch: Send the calls of judges in batches, at half the price, answered within a day.
+        batch_wait: Wait for batches so long; then the run ends as pending, and the next one
+            collects their replies.
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
         report: A folder to write the HTML report of the run to.
         keep_runs: Keep the newest runs of this pipeline, so many, and those of `keep_days`.
@@ -113,22 +120,30 @@ def evaluate(
     label_with_process(flow_run.id)
     rerun = Rerun(again or (), fresh, only or (), from_step, failed, samples, skip_unusable)
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=Path(store) if store else None)
+    if batch:
+        prepared = in_batches(prepared)
     if publish is not None:
         check_place(publish)
     longest = None if timeout is None else to_timedelta(timeout)
-    with process_time_limit(longest):
-        result = run_pipeline(
-            prepared,
-            rerun=rerun,
-            redact=redact,
-            timeout=longest,
-            call_timeout=None if call_timeout is None else to_timedelta(call_timeout),
-            observer=TaskRunObserver(prepared.store),
-            open_shared_limiter=shared_limits_of(prepared.pipeline),
-        )
+    finished = FINISHED.get()
+    try:
+        with process_time_limit(longest):
+            result = run_pipeline(
+                prepared,
+                rerun=rerun,
+                redact=redact,
+                timeout=longest,
+                call_timeout=None if call_timeout is None else to_timedelta(call_timeout),
+                observer=TaskRunObserver(prepared.store),
+                open_shared_limiter=shared_limits_of(prepared.pipeline),
+                batch_wait=None if batch_wait is None else to_timedelta(batch_wait),
+            )
+    except PendingError as error:
+        if finished is not None:
+            finished.append(error)
+        return Completed(name="Pending", message=str(error))
     if result.nothing_to_do:
         return Completed(message=result.nothing_to_do, data=result.run_id)
-    finished = FINISHED.get()
     if finished is not None:
         finished.append(result)
     run = RunDocument(result.store, result.run_id)

@@ -272,6 +272,8 @@ class Judge(Endpoint):
     """Most tokens of a reply; the provider's limit when left out."""
     seed: int | None = None
     """Sampling seed, for endpoints that accept one."""
+    batch: bool = False
+    """Send the calls of a run in batches, at half the price, answered within a day."""
 
     def parameters(self) -> dict[str, Any]:
         """The sampling parameters of every request."""

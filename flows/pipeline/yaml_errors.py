@@ -93,6 +93,8 @@ def yaml_faults(
     """One fault for each error; `at` is the path of the part of the file that was validated."""
     faults = []
     for found in error.errors(include_url=False):
+        if found["type"] == "default_factory_not_called":
+            continue  # A default that depends on another setting, which is at fault itself.
         path = (*at, *_path(source, found, whole_file=not at))
         what, hint = _message(source, found, path)
         faults.append(Fault(source.place(*path), what, hint))

@@ -9,6 +9,7 @@ import polars as pl
 from claimflow.flows.errors import (
     InputError,
     JudgeError,
+    PendingError,
     RunTimeoutError,
     StoppedError,
     StoreError,
@@ -23,6 +24,7 @@ from claimflow.stages.tables import TableError, build
 _OURS: Final = (
     InputError,
     JudgeError,
+    PendingError,
     RunTimeoutError,
     StoppedError,
     StoreError,

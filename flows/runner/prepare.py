@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -37,6 +38,15 @@ class Prepared(NamedTuple):
     samples: SampleSource
     store: Store
     canaries: tuple[Canary, ...] = ()
+
+
+def in_batches(prepared: Prepared) -> Prepared:
+    """The same with all judges asked in batches."""
+    pipeline = prepared.pipeline
+    judges = {
+        name: judge.model_copy(update={"batch": True}) for name, judge in pipeline.judges.items()
+    }
+    return prepared._replace(pipeline=replace(pipeline, judges=judges))
 
 
 def prepare(

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from claimflow.flows.errors import Fault, InputError, StoreFullError
 from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.provider import open_provider
-from claimflow.flows.judge.provider_errors import missing_of
-from claimflow.flows.pipeline.model_settings import Endpoint
+from claimflow.flows.judge.provider_errors import missing_of, provider_answer
+from claimflow.flows.pipeline.model_settings import Endpoint, Judge
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.runner.canaries import canary_estimates
@@ -36,7 +36,7 @@ def check_ready(prepared: Prepared, store: Store, choice: StepSelection) -> None
 def check_endpoints(pipeline: Pipeline, steps: Collection[str] | None = None) -> None:
     """Check every endpoint that `steps` call; all steps if None.
 
-    Raises `InputError` where one lacks a key, or a price that its budget needs.
+    Raises `InputError` where one lacks a key, a price that its budget needs, or batches.
     """
     asked: dict[str, Endpoint] = {}
     for step in pipeline.steps:
@@ -53,9 +53,16 @@ def check_endpoints(pipeline: Pipeline, steps: Collection[str] | None = None) ->
 
 def _endpoint_fault(endpoint: Endpoint) -> tuple[str, str] | None:
     """What is wrong with an endpoint, and a hint; None where it can be asked."""
-    wrong = missing_of(endpoint, open_provider(endpoint.provider))
+    provider = open_provider(endpoint.provider)
+    wrong = missing_of(endpoint, provider)
     if wrong:
         return f"{endpoint.model} cannot be asked", wrong
+    if isinstance(endpoint, Judge) and endpoint.batch:
+        with provider_answer(endpoint.provider, "takes_batches"):
+            taken = provider.takes_batches(endpoint.model, endpoint.api_base)
+        if not taken:
+            known = "remove it; models of OpenAI and Azure, and servers of your own, take batches"
+            return f"batch: true, and {endpoint.model} takes no batches", known
     if price_of(endpoint) is None and endpoint.budget_usd is not None:
         what = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"
         return what, "write price: {input: ..., output: ...} in US dollars per million tokens"

@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -36,8 +36,8 @@ from claimflow.flows.store.read_copy import update_read_copy
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
 
-_THREADS: Final = 4
-"""Steps that are made at the same time, beside those that ask a judge."""
+_AT_ONCE: Final = 4
+"""Steps that compute at the same time, beside those that ask a judge."""
 
 _POLL_SECONDS: Final = 0.2
 """Longest time that the main thread waits before it can react to Ctrl-C."""
@@ -131,22 +131,23 @@ class Run:
     def execute(self) -> None:
         """Make every step by way of the observer, side by side where the DAG allows it.
 
-        Steps are submitted in an order that can run and threads take them in that order, so a
-        step that waits for others never blocks them. Raises the first error of any step, and
-        `StoppedError` when the run was stopped; where a model cannot be used (`JudgeError`), the
-        steps that do not need its tables are made first.
+        Each step has a thread, since it may wait for any other: for its tables, or for questions
+        that share calls. Raises the first error of any step, and `StoppedError` when the run was
+        stopped; where a model cannot be used (`JudgeError`), the steps that do not need its tables
+        are made first.
         """
+        computing = threading.Semaphore(_AT_ONCE)
 
         def make(name: str, needed: Mapping[str, Future[Artifact]]) -> Artifact:
             try:
                 inputs = {need: future.result() for need, future in needed.items()}
-                return self._observer.make_step(name, inputs, self._make)
+                asks = name in self._steps and self._steps[name].judges
+                with nullcontext() if asks else computing:
+                    return self._observer.make_step(name, inputs, self._make)
             finally:
                 self._toolbox.finished(name)
 
-        # Steps that share calls wait for each other: each needs a thread.
-        asking = sum(bool(step.judges) for step in self._steps.values())
-        with ThreadPoolExecutor(_THREADS + asking, thread_name_prefix="step") as pool:
+        with ThreadPoolExecutor(len(self._steps) + 1, thread_name_prefix="step") as pool:
             futures = {SAMPLES: pool.submit(make, SAMPLES, {})}
             for name, step in self._steps.items():
                 futures[name] = pool.submit(

@@ -226,6 +226,10 @@ class Toolbox:
         for names in steps_that_share(steps):
             self._groups |= dict.fromkeys(names, StepGroup(names, self._session.stop))
 
+    def ask_at_once(self) -> None:
+        """Send no more calls in batches: what is asked now is not worth hours."""
+        self._session.send_at_once()
+
     def finished(self, step: str) -> None:
         """Let no step wait for this one, which has ended, or waits for another itself."""
         if step in self._groups:

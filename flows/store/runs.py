@@ -18,6 +18,7 @@ from claimflow.flows.errors import (
     Fault,
     InputError,
     JudgeError,
+    PendingError,
     RunTimeoutError,
     StoppedError,
     StoreError,
@@ -28,7 +29,7 @@ from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.store import Store, now, read_table
 from claimflow.stages.rows import row_kinds
 
-Ending = Literal["done", "measured", "failed", "stopped"]
+Ending = Literal["done", "measured", "failed", "stopped", "pending"]
 """How a run ended; `latest` and `previous` are runs that are done.
 
 failed: it could not continue or took too long, or it is complete and too many rows failed.
@@ -163,7 +164,9 @@ def recording_end(store: Store, run_id: str, stop: threading.Event) -> Iterator[
     except BaseException as error:
         stop.set()
         is_error = isinstance(error, Exception) or type(error).__name__ == "PanicException"
-        if isinstance(error, StoppedError) or not is_error:
+        if isinstance(error, PendingError):
+            end_run(store, run_id, "pending", str(error))
+        elif isinstance(error, StoppedError) or not is_error:
             # Ctrl-C, SystemExit and the like are requests to stop. A panic of a library in Rust is
             # an error, though its class, of which each library has its own, does not say so.
             end_run(store, run_id, "stopped", "asked to stop")

@@ -41,6 +41,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     7: {},
     8: {},
     9: {"claims": ("kind", "ambiguous"), "verdicts": ("support",)},
+    10: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a

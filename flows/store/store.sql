@@ -94,6 +94,28 @@ CREATE TABLE IF NOT EXISTS audit.calls (
   open              BOOLEAN NOT NULL   -- whether its wrong reply is still to be shown to the model
 );
 
+-- Batches of calls at half the price, which a provider answers within a day. A row is written before
+-- the batch is submitted, under an id that the provider stores with it.
+CREATE TABLE IF NOT EXISTS audit.batches (
+  batch_id       UUID NOT NULL,
+  run_id         VARCHAR NOT NULL,  -- the run that submitted it
+  judge          VARCHAR NOT NULL,
+  model          VARCHAR NOT NULL,
+  api_base       VARCHAR,
+  provider_batch VARCHAR,           -- the provider's id; NULL until it is known to be submitted
+  submitted_at   TIMESTAMP NOT NULL,
+  ended_at       TIMESTAMP,         -- when no reply of it was open any more
+  message        VARCHAR            -- why it failed
+);
+
+-- The calls of each batch. One without a row in audit.calls is open.
+CREATE TABLE IF NOT EXISTS audit.batch_calls (
+  batch_id UUID NOT NULL,
+  call_id  UUID NOT NULL,
+  rung     VARCHAR NOT NULL,
+  keys     UUID[] NOT NULL          -- of the replies that it is to give, in their order
+);
+
 -- Tags of runs; the newest row of a tag counts.
 CREATE TABLE IF NOT EXISTS audit.tags (
   tag       VARCHAR NOT NULL,

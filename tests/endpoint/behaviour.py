@@ -1,8 +1,9 @@
 """The settings of an endpoint, which may be changed while it runs."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tests.endpoint.batches import BatchBehaviour
 from tests.endpoint.fault import Rule
 from tests.endpoint.throttle import Throttle
 
@@ -15,7 +16,8 @@ class Behaviour:
     share `spread` of that (0.5: 0.5 to 1.5 times), by a hash of the request.
     `refuses` names formats (json_schema, json_object, tools), parameters (seed, max_tokens)
     and "empty_input" (embeddings of nothing) that are answered with 400. With `api_key` any
-    other key is answered with 401. Without `keep_bodies` no header or body is recorded.
+    other key is answered with 401. Without `keep_bodies` no header or body is recorded. `batches`
+    says what becomes of batches.
     """
 
     fault: Rule | None = None
@@ -27,6 +29,7 @@ class Behaviour:
     api_key: str | None = None
     dimension: int = 384
     keep_bodies: bool = True
+    batches: BatchBehaviour = field(default_factory=BatchBehaviour)
 
     def seconds(self, key: str, tokens: int) -> float:
         """Seconds until a reply of `tokens` tokens is sent."""

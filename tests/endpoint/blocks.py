@@ -50,21 +50,22 @@ def open_blocks(messages: Sequence[Message]) -> list[Block]:
     A last turn without tags asks for the ids that it names, and for all when it names none.
     """
     texts: list[Block] = []
-    last = ""
+    premise = last = ""
     for message in messages:
         if message.role != "user":
             continue
         last = message.text
-        texts = _with_premises(read_blocks(last)) or texts
+        blocks = read_blocks(last)
+        premise = next((block.text for block in blocks if block.id is None), premise)
+        texts = _with_premises(blocks, premise) or texts
     if _OPENING.search(last):
         return texts
     named = _named_ids(last)
     return [block for block in texts if block.id in named or not named]
 
 
-def _with_premises(blocks: Sequence[Block]) -> list[Block]:
-    """The texts with an id among `blocks`, with their premises."""
-    premise = next((block.text for block in blocks if block.id is None), "")
+def _with_premises(blocks: Sequence[Block], premise: str) -> list[Block]:
+    """The texts with an id among `blocks`; `premise` is that of those above any other."""
     texts = []
     for block in blocks:
         if block.id is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Any, Self
 
+from tests.endpoint.batches import BatchService
 from tests.endpoint.behaviour import Behaviour
 from tests.endpoint.connection import Connection
 from tests.endpoint.fault import Rule
@@ -98,6 +99,11 @@ class Endpoint:
     def hits(self) -> int:
         """How many requests there were."""
         return len(self._service.record.requests)
+
+    @property
+    def batches(self) -> BatchService:
+        """The batches that were submitted."""
+        return self._service.batches
 
     @property
     def hits_by_key(self) -> Counter[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tests.endpoint import statuses
+from tests.endpoint.batches import BatchService
 from tests.endpoint.behaviour import Behaviour
 from tests.endpoint.connection import Connection, Incoming
 from tests.endpoint.fault import Fault, Refusal
@@ -29,6 +30,7 @@ class Service:
         self.broken: list[Exception] = []
         self._refuse = refuse
         self._replies = Replies(behaviour, self.record)
+        self.batches = BatchService(behaviour.batches, self._answer_line)
 
     def serve(self, incoming: Incoming, connection: Connection) -> None:
         """Replies to one request, now or later."""
@@ -37,6 +39,9 @@ class Service:
             connection.reply(200, JSON, json.dumps(self._counts(path)).encode())
             return
         noted = self._note(incoming, path)
+        if self.batches.handles(path):
+            self._handle_batch(noted, incoming, connection)
+            return
         try:
             body = json.loads(incoming.body) if incoming.body else {}
             self._handle(noted, body, incoming.headers, connection)
@@ -61,6 +66,24 @@ class Service:
         else:
             noted.fault = limited.name
             self._send(noted, limited, ready, connection)
+
+    def _handle_batch(self, noted: Recorded, incoming: Incoming, connection: Connection) -> None:
+        headers, body = incoming.headers, incoming.body
+        reply = self.batches.handle(incoming.method, noted.path, headers, body)
+        noted.replied = time.monotonic()
+        if reply is None:
+            connection.close()
+            return
+        noted.status, content = reply
+        written = content if isinstance(content, bytes) else json.dumps(content).encode()
+        connection.reply(noted.status, JSON, written)
+
+    def _answer_line(self, path: str, body: Any) -> tuple[int, Any]:
+        """The reply to one request of a batch, with the fault that it would have by itself."""
+        number = len(self.record.requests) + 1
+        fault = self.behaviour.fault and self.behaviour.fault(number, body, "")
+        status, _, written, _ = self._replies.make(path, body, number, fault)
+        return status, json.loads(written)
 
     def _note(self, incoming: Incoming, path: str) -> Recorded:
         key = hashlib.blake2b(path.encode() + b"\0" + incoming.body, digest_size=16).hexdigest()

@@ -9,11 +9,12 @@ import pytest
 
 import claimflow
 from claimflow.flows.cli.main import main
+from claimflow.flows.pipeline.prompts import DEFAULT_PROMPTS
 from claimflow.flows.report.markdown import code_span
 from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
-from tests.flows.judged import PROMPT, STEPS, Judged
+from tests.flows.judged import STEPS, Judged
 from tests.flows.recorded_runs import Table, claims, put_run, samples, scores, verdicts
 
 HOSTILE = "`code` | ![x](http://evil) <img src=x> @everyone #1\n\n# head\x1b[31m \u202e \\"
@@ -23,7 +24,8 @@ HOSTILE = "`code` | ![x](http://evil) <img src=x> @everyone #1\n\n# head\x1b[31m
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
     """Four runs: unchanged, with a strict prompt, by another judge, and that one repeated."""
     folder = tmp_path_factory.mktemp("judged")
-    (folder / "strict.md").write_text(f"Be strict. {PROMPT}", "utf-8")
+    shipped = (DEFAULT_PROMPTS / "verify.md").read_text("utf-8")
+    (folder / "strict.md").write_text(f"Be strict.\n{shipped}", "utf-8")
     swayed = ["Be strict."]
     rule = faults.where(lambda body: any(s in json.dumps(body) for s in swayed), faults.swayed())
     with serve(fault=rule) as endpoint:

@@ -110,7 +110,7 @@ def test_a_store_that_is_named_again_has_what_it_had(tmp_path: Path, endpoint: E
     assert (endpoint.hits, again.calls.height) == (hits, 0)
     assert again.scores.equals(first.scores)
     evaluate("abc")
-    assert endpoint.hits == hits * 3 / 2
+    assert hits < endpoint.hits <= 2 * hits
     assert again.diff(first).metrics["finding"].to_list() == ["same"]
 
 

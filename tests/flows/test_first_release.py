@@ -49,7 +49,8 @@ where a single reply of a language model leaves it empty, so that the scores are
 of refusals are undefined, and details have both counts. `embedding_similarity` since version 2:
 cosines differ in the eighth digit. `decompose_claims` since version 7: sentences that claim nothing
 have rows, and rules resolve more pronouns. `lexical_match` since version 5, because sentences have
-other ends; not in these samples, so its rows are the same. The others are made of these.
+other ends; not in these samples, so its rows are the same. The others are made of these. The
+pipelines name the prompts of the first release, since the shipped ones are others now.
 """
 
 

@@ -167,6 +167,25 @@ def test_two_steps_that_compute_the_same_table_do_not_wait_for_each_other(
     assert sum(content.count("</text-") for content in asked(endpoint)) == 2 * len(PLACES)
 
 
+def test_steps_that_wait_for_others_keep_none_from_asking(
+    judged: Judged, endpoint: Endpoint
+) -> None:
+    """More of them than are computed at a time, between steps that share calls."""
+    steps: dict[str, Any] = {}
+    for number in range(6):
+        how = {"atomicity": ["low", "high"][number % 2], "coverage": ["low", "high"][number // 3]}
+        claims = f"claims_{number}"
+        verdicts = f"verdicts_{number}"
+        inputs = {"response_claims": claims, "response_in_contexts": verdicts}
+        steps[claims] = DECOMPOSE | {"of": "response", **how}
+        steps[verdicts] = VERIFY | {"claims": claims}
+        for other in range(4):
+            steps[f"score_{number}_{other}"] = {"use": "faithfulness", **inputs}
+    judged.write(PLACES, steps=steps)
+    judged.run()
+    assert judged.ask("SELECT count(*) FROM scores WHERE score = 0.5") == [(24 * len(PLACES),)]
+
+
 def test_a_text_that_is_declined_fails_alone(judged: Judged, endpoint: Endpoint) -> None:
     bad = faults.where(lambda body: "library" in json.dumps(body), faults.refused("No."))
     with serve(fault=bad) as declining:

@@ -217,7 +217,8 @@ def judged(folder: Path) -> Judged:
     """A pipeline whose claims are verbs; its judge is never asked."""
     steps = {
         "verbs": {"use": "parsing_stages:Verbs"},
-        "verdicts": {"use": "verify_claims", "claims": "verbs", "against": "reference"},
+        "verdicts": {"use": "verify_claims", "claims": "verbs", "against": "reference"}
+        | {"premises_per_call": 1},
     }
     pipeline = Judged(folder, cast("Endpoint", SimpleNamespace(api_base="http://127.0.0.1:9")))
     pipeline.write([one | {"reference": f"In {one['sample_id']}."} for one in SAMPLES], steps=steps)

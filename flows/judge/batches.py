@@ -1,0 +1,309 @@
+"""Calls at batch prices: collected, submitted together, awaited, and never submitted twice.
+
+A batch and the ledger keys of its calls are in the store before it is submitted, under an id that
+the provider stores with it. A later run finds by the keys which calls are submitted already, and by
+the id whether a batch reached the provider when the run that submitted it was killed.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple, TypeVar
+from uuid import uuid4
+
+from claimflow.flows.errors import JudgeError, PendingError
+from claimflow.flows.judge.calls import Call
+from claimflow.flows.judge.provider import (
+    BatchState,
+    ChatReply,
+    JudgeProvider,
+    ProviderError,
+    Request,
+)
+from claimflow.flows.judge.provider_errors import provider_call
+from claimflow.flows.pipeline.model_settings import Judge
+from claimflow.flows.store.batches import BatchCall, Batches
+
+_MOST_CALLS: Final = 10_000
+"""Calls of a batch. OpenAI takes 50,000, and a failure concerns all of a batch."""
+
+_MOST_BYTES: Final = 90 * 2**20
+"""Bytes of a batch's texts. Azure takes 100 MB for requests in a file."""
+
+_QUIET_SECONDS: Final = 0.5
+"""A batch is submitted when no call has come for so long."""
+
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds between two looks at a batch."""
+
+_TIMEOUT: Final = 600.0
+"""Seconds for uploading or reading the file of a batch."""
+
+_ATTEMPTS: Final = 5
+"""How often a batch is submitted where the provider is throttled or unavailable."""
+
+_AGAIN: Final = frozenset({"throttled", "server", "timeout"})
+
+Result = TypeVar("Result")
+
+
+class _Waiting(NamedTuple):
+    """A call that waits for its reply."""
+
+    call: Call
+    request: Request
+    keys: Sequence[str]
+    reply: asyncio.Future[ChatReply]
+
+
+class BatchQueue:
+    """The batches of one judge in one run. Used by coroutines of one loop.
+
+    After `wait` those that are still waiting get a `PendingError`. `message` is called with what a
+    user should know.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        judge: Judge,
+        provider: JudgeProvider,
+        batches: Batches,
+        *,
+        run_id: str,
+        wait: timedelta,
+        message: Callable[[str], None],
+    ) -> None:
+        self._label = label
+        self._judge = judge
+        self._provider = provider
+        self._batches = batches
+        self._run_id = run_id
+        self._wait = wait
+        self._message = message
+        self._queued: list[_Waiting] = []
+        self._submitted: dict[tuple[str, ...], BatchCall] = {}
+        self._awaited: dict[str, dict[str, _Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._read: set[str] = set()
+        self._flushing = False
+        self._until: float | None = None
+
+    def note_submitted(self, calls: Sequence[BatchCall]) -> None:
+        """Note calls that an earlier run submitted, and whose replies are not stored."""
+        self._submitted |= {call.keys: call for call in calls}
+
+    def as_submitted(self, call: Call, keys: Sequence[str]) -> Call:
+        """A call that asks for `keys`, as an earlier run submitted it if one did."""
+        submitted = self._submitted.get(tuple(keys))
+        if submitted is None:
+            return call
+        return call._replace(call_id=submitted.call_id, rung=submitted.rung)
+
+    async def reply(self, call: Call, request: Request, keys: Sequence[str]) -> ChatReply:
+        """The reply to a request that asks for `keys`.
+
+        Raises `ProviderError`, `JudgeError` where no batch can succeed, and `PendingError`.
+        """
+        submitted = self._submitted.pop(tuple(keys), None)
+        reply: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
+        if submitted is None:
+            self._queued.append(_Waiting(call, request, keys, reply))
+            if not self._flushing:
+                self._flushing = True
+                self._start(self._submit_when_quiet())
+        else:
+            followed = submitted.batch_id in self._awaited
+            awaited = self._awaited.setdefault(submitted.batch_id, {})
+            awaited[call.call_id] = _Waiting(call, request, keys, reply)
+            if not followed:
+                self._start(self._resume(submitted.batch_id))
+        return await reply
+
+    async def settle(self) -> None:
+        """Record the end of the batches whose replies are all stored."""
+        for batch_id in list(self._read):
+            await asyncio.to_thread(self._batches.end, batch_id)
+
+    async def close(self) -> None:
+        """Stop waiting; a later run goes on with what is submitted."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _submit_when_quiet(self) -> None:
+        seen = -1
+        while seen < len(self._queued) < _MOST_CALLS:
+            seen = len(self._queued)
+            await asyncio.sleep(_QUIET_SECONDS)
+        queued, self._queued = self._queued, []
+        self._flushing = False
+        for part in _parts(queued):
+            self._start(self._submit(part))
+
+    async def _submit(self, waiting: Sequence[_Waiting]) -> None:
+        """Record a batch, submit it, and wait for its replies."""
+        batch_id = str(uuid4())
+        awaited = self._awaited[batch_id] = {one.call.call_id: one for one in waiting}
+        calls = [
+            BatchCall(batch_id, one.call.call_id, one.call.rung or "text", tuple(one.keys))
+            for one in waiting
+        ]
+        call = waiting[0].call
+        about = {"run_id": self._run_id, "judge": call.judge, "model": call.model}
+        try:
+            await asyncio.to_thread(
+                self._batches.add, batch_id, calls, **about, api_base=call.api_base
+            )
+            provider_batch = await self._create(batch_id, awaited)
+        except Exception as error:
+            if isinstance(error, ProviderError):
+                await asyncio.to_thread(self._batches.refused, batch_id, error.message)
+            self._fail(batch_id, error)
+            return
+        self._message(f"{self._label}: a batch of {len(waiting):,} calls is submitted")
+        await self._follow(batch_id, provider_batch)
+
+    async def _create(self, batch_id: str, awaited: dict[str, _Waiting]) -> str:
+        """The provider's id of a batch that is submitted now. Raises `ProviderError`."""
+        requests = {call_id: one.request for call_id, one in awaited.items()}
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                made = await self._asked(
+                    self._provider.submit_batch(batch_id, requests, timeout=_TIMEOUT)
+                )
+                break
+            except ProviderError as error:
+                if error.kind not in _AGAIN or attempt == _ATTEMPTS:
+                    raise
+                await asyncio.sleep(error.retry_after or _pause(attempt))
+                # The provider may have it although its reply was lost.
+                found = await self._found(batch_id)
+                if found is not None:
+                    made = found
+                    break
+        await asyncio.to_thread(self._batches.submitted, batch_id, made)
+        return made
+
+    async def _resume(self, batch_id: str) -> None:
+        """Wait for a batch that an earlier run submitted, or was about to submit."""
+        try:
+            stored = await asyncio.to_thread(self._batches.read, batch_id)
+            provider_batch = stored.provider_batch
+            if provider_batch is None:
+                provider_batch = await self._found(batch_id)
+                if provider_batch is None:
+                    await asyncio.to_thread(self._batches.refused, batch_id, "not submitted")
+                    waiting = list(self._awaited.pop(batch_id).values())
+                    await self._submit(waiting)
+                    return
+                await asyncio.to_thread(self._batches.submitted, batch_id, provider_batch)
+        except Exception as error:
+            self._fail(batch_id, error)
+            return
+        self._message(f"{self._label}: waiting for the batch {provider_batch}")
+        await self._follow(batch_id, provider_batch)
+
+    async def _found(self, batch_id: str) -> str | None:
+        model, api_base = self._judge.model, self._judge.api_base
+        found = self._provider.find_batch(batch_id, model, api_base=api_base, timeout=_TIMEOUT)
+        return await self._asked(found)
+
+    async def _follow(self, batch_id: str, provider_batch: str) -> None:
+        """Wait until a batch ends, and give its replies to those that wait for them."""
+        model, api_base = self._judge.model, self._judge.api_base
+        try:
+            state = await self._ended(provider_batch)
+            replies = await self._patiently(
+                lambda: self._provider.batch_replies(
+                    provider_batch, model, api_base=api_base, timeout=_TIMEOUT
+                )
+            )
+        except Exception as error:
+            self._fail(batch_id, error)
+            return
+        self._read.add(batch_id)
+        lost = ProviderError("server", state.message or "the batch has no reply to this request")
+        for call_id, one in self._awaited.pop(batch_id).items():
+            found = replies.get(call_id, lost)
+            if one.reply.done():
+                continue
+            if isinstance(found, ProviderError):
+                one.reply.set_exception(found)
+            else:
+                one.reply.set_result(found)
+
+    async def _ended(self, provider_batch: str) -> BatchState:
+        """The state of a batch when it has ended. Raises `PendingError` after the `wait`."""
+        loop = asyncio.get_running_loop()
+        self._until = self._until or loop.time() + self._wait.total_seconds()
+        model, api_base = self._judge.model, self._judge.api_base
+        pause = _FIRST_PAUSE
+        while True:
+            state = await self._patiently(
+                lambda: self._provider.batch_state(
+                    provider_batch, model, api_base=api_base, timeout=self._judge.timeout
+                )
+            )
+            if state.ended:
+                return state
+            left = self._until - loop.time()
+            if left <= 0:
+                what = f"the batch {provider_batch} has not ended ({state.done:,} calls done)"
+                raise PendingError(f"{self._label}: {what}; run again to collect its replies")
+            await asyncio.sleep(min(pause, left))
+            pause = min(1.5 * pause, _LONGEST_PAUSE)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[Result]]) -> Result:
+        """The result of `ask`, asked again while the provider is throttled or unavailable."""
+        attempt = 0
+        while True:
+            try:
+                return await self._asked(ask())
+            except ProviderError as error:
+                attempt += 1
+                over = self._until is not None and asyncio.get_running_loop().time() > self._until
+                if error.kind not in _AGAIN or over:
+                    raise
+                await asyncio.sleep(error.retry_after or _pause(attempt))
+
+    async def _asked(self, asking: Awaitable[Result]) -> Result:
+        async with provider_call(_TIMEOUT):
+            return await asking
+
+    def _fail(self, batch_id: str, error: Exception) -> None:
+        """Give an error to all that wait for a batch."""
+        if isinstance(error, ProviderError) and error.kind == "fatal":
+            error = JudgeError(f"{self._label} ({self._judge.model}): {error.message}")
+        for one in self._awaited.pop(batch_id, {}).values():
+            if not one.reply.done():
+                one.reply.set_exception(error)
+
+
+def _parts(waiting: Sequence[_Waiting]) -> list[list[_Waiting]]:
+    """The calls in parts that are each small enough for a batch."""
+    parts: list[list[_Waiting]] = []
+    size = 0
+    for one in waiting:
+        texts = (message["content"] for message in one.request.messages)
+        own = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        if not parts or len(parts[-1]) == _MOST_CALLS or size + own > _MOST_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(one)
+        size += own
+    return parts
+
+
+def _pause(attempt: int) -> float:
+    return min(2.0**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1)

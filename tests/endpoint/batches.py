@@ -1,0 +1,148 @@
+"""The batch protocol of OpenAI: files, batches that take a while, and files of results."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Body = dict[str, Any]
+Reply = tuple[int, Body | bytes]
+
+_FILE: Final = re.compile(r"/v1/files/([\w-]+)/content")
+_BATCH: Final = re.compile(r"/v1/batches/([\w-]+)")
+
+
+@dataclass
+class BatchBehaviour:
+    """What becomes of batches.
+
+    A batch takes `seconds`, and ends with the results of its lines in reverse order. `expired`
+    says of a line that it was not done in time, `failed` why a batch is not done at all. `lost`
+    submissions are accepted, and their replies are lost.
+    """
+
+    seconds: float = 0.0
+    expired: Callable[[Body], bool] = lambda _: False
+    failed: str | None = None
+    lost: int = 0
+
+
+@dataclass
+class Batch:
+    """A batch that was created."""
+
+    id: str
+    input_file_id: str
+    metadata: dict[str, str]
+    created: float
+    results: tuple[str, str] | None = None
+
+
+@dataclass
+class BatchService:
+    """Answers the requests of the batch protocol; `chat` answers one line."""
+
+    behaviour: BatchBehaviour
+    chat: Callable[[str, Body], tuple[int, Body]]
+    files: dict[str, bytes] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+
+    def handles(self, path: str) -> bool:
+        """Whether a path is one of the protocol."""
+        return path.startswith(("/v1/files", "/v1/batches"))
+
+    def submitted(self) -> list[Body]:
+        """The bodies of all lines of all batches, in order."""
+        return [line["body"] for one in self.batches for line in self.lines(one)]
+
+    def handle(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> Reply | None:
+        """Status and body of a reply; None where the reply is to be lost."""
+        if method == "POST" and path == "/v1/files":
+            return 200, self._upload(headers, body)
+        if method == "POST" and path == "/v1/batches":
+            made = self._create(json.loads(body))
+            if self.behaviour.lost:
+                self.behaviour.lost -= 1
+                return None
+            return 200, made
+        if method == "GET" and path == "/v1/batches":
+            listed = [self._written(one) for one in reversed(self.batches)]
+            return 200, {"object": "list", "data": listed, "has_more": False}
+        if found := _FILE.fullmatch(path):
+            return 200, self.files[found[1]]
+        if found := _BATCH.fullmatch(path):
+            known = {one.id: one for one in self.batches}
+            if found[1] in known:
+                return 200, self._written(known[found[1]])
+        error = {"message": f"Nothing is at {path}.", "type": "invalid_request_error"}
+        return 404, {"error": error}
+
+    def _upload(self, headers: Mapping[str, str], body: bytes) -> Body:
+        boundary = headers["content-type"].partition("boundary=")[2].strip('"').encode()
+        parts = body.split(b"--" + boundary)
+        (content,) = [part for part in parts if b'name="file"' in part]
+        return self._add(content.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n"))
+
+    def _add(self, content: bytes) -> Body:
+        file_id = f"file-{len(self.files) + 1}"
+        self.files[file_id] = content
+        about = {"bytes": len(content), "created_at": int(time.time()), "filename": "f.jsonl"}
+        return {"id": file_id, "object": "file", "purpose": "batch", "status": "processed", **about}
+
+    def _create(self, asked: Body) -> Body:
+        number = f"batch_{len(self.batches) + 1}"
+        file, metadata = asked["input_file_id"], asked.get("metadata") or {}
+        self.batches.append(Batch(number, file, metadata, time.monotonic()))
+        return self._written(self.batches[-1])
+
+    def lines(self, batch: Batch) -> list[Body]:
+        """The requests of a batch."""
+        return [json.loads(line) for line in self.files[batch.input_file_id].splitlines()]
+
+    def _written(self, batch: Batch) -> Body:
+        lines = self.lines(batch)
+        ended = time.monotonic() - batch.created >= self.behaviour.seconds
+        made: Body = {
+            "id": batch.id,
+            "object": "batch",
+            "endpoint": "/v1/chat/completions",
+            "input_file_id": batch.input_file_id,
+            "completion_window": "24h",
+            "created_at": int(time.time()),
+            "metadata": batch.metadata,
+            "status": "in_progress",
+            "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
+        }
+        if not ended:
+            return made
+        if self.behaviour.failed is not None:
+            errors = {"object": "list", "data": [{"code": "x", "message": self.behaviour.failed}]}
+            return made | {"status": "failed", "errors": errors}
+        if batch.results is None:
+            batch.results = self._results(lines)
+        output, error = batch.results
+        status = "expired" if any(map(self.behaviour.expired, lines)) else "completed"
+        return made | {"status": status, "output_file_id": output, "error_file_id": error}
+
+    def _results(self, lines: list[Body]) -> tuple[str, str]:
+        """The files of results and of errors."""
+        good: list[Body] = []
+        bad: list[Body] = []
+        for line in reversed(lines):
+            about = {"id": f"r-{line['custom_id']}", "custom_id": line["custom_id"]}
+            if self.behaviour.expired(line):
+                error = {"code": "batch_expired", "message": "This request expired."}
+                bad.append({**about, "response": None, "error": error})
+                continue
+            status, body = self.chat(line["url"], line["body"])
+            response = {"status_code": status, "request_id": "r", "body": body}
+            (good if status == 200 else bad).append({**about, "response": response, "error": None})
+        written = [
+            "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in of).encode()
+            for of in (good, bad)
+        ]
+        return self._add(written[0])["id"], self._add(written[1])["id"]

@@ -1,0 +1,279 @@
+"""Batches: half the price, one submission of each call whatever happens, failures as rows."""
+
+import json
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claimflow.flows.errors import PendingError
+from tests.endpoint import faults
+from tests.endpoint.server import Endpoint, serve
+from tests.flows.forks import Forks
+from tests.flows.judged import DECOMPOSE, LABELS, STEPS, Judged, about, sample
+
+PRICE = {"input": 1.0, "output": 10.0}
+BY_JUDGE = {**STEPS, "response_claims": DECOMPOSE}
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    # Quick looks at batches that take moments here and hours elsewhere.
+    monkeypatch.setattr("claimflow.flows.judge.batches._FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("claimflow.flows.judge.batches._QUIET_SECONDS", 0.1)
+    with serve() as served:
+        yield served
+
+
+@pytest.fixture
+def judged(tmp_path: Path, endpoint: Endpoint) -> Judged:
+    return Judged(tmp_path, endpoint)
+
+
+def chats(endpoint: Endpoint) -> int:
+    """The requests that were sent one by one."""
+    return sum(one.path == "/v1/chat/completions" for one in endpoint.requests)
+
+
+def sizes(endpoint: Endpoint) -> list[int]:
+    """The number of calls of each batch."""
+    return [len(endpoint.batches.lines(one)) for one in endpoint.batches.batches]
+
+
+def submitted(endpoint: Endpoint) -> Counter[str]:
+    """How often each request was submitted in a batch."""
+    return Counter(json.dumps(body) for body in endpoint.batches.submitted())
+
+
+@pytest.mark.parametrize("model", ["openai/fake", "hosted_vllm/fake"])
+def test_a_run_in_batches_gives_what_a_run_without_gives(
+    judged: Judged, endpoint: Endpoint, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    judged.write("abc", steps=BY_JUDGE, price=PRICE, batch=True, model=model)
+    judged.run()
+    assert chats(endpoint) == 0
+    # A batch for each level of the pipeline: their responses are the same.
+    assert sizes(endpoint) == [1, 3]
+    assert judged.verdicts() == dict.fromkeys("abc", LABELS)
+    (tmp_path / "other").mkdir()
+    other = Judged(tmp_path / "other", endpoint)
+    other.write("abc", steps=BY_JUDGE, price=PRICE, model=model)
+    other.run()
+    assert other.scores() == judged.scores()
+    texts = "system, prompt, reply, prompt_tokens, completion_tokens, 2 * cost"
+    query = "SELECT {} FROM audit.calls ORDER BY ALL"
+    assert judged.ask(query.format(texts)) == other.ask(query.format(texts.replace("2 * ", "")))
+    judged.run()
+    assert endpoint.hits == 0
+
+
+def test_batches_and_their_calls_are_in_the_store(judged: Judged, endpoint: Endpoint) -> None:
+    judged.write("ab", batch=True)
+    judged.run()
+    columns = "judge, model, provider_batch, ended_at IS NOT NULL, message"
+    assert judged.ask(f"SELECT {columns} FROM audit.batches") == [
+        ("judge", "hosted_vllm/fake", "batch_1", True, None)
+    ]
+    (metadata,) = [one.metadata for one in endpoint.batches.batches]
+    assert judged.ask("SELECT batch_id FROM audit.batches")[0][0] == metadata["claimflow"]
+    assert judged.ask(
+        "SELECT count(*) FROM audit.batch_calls SEMI JOIN audit.calls USING (call_id)"
+    ) == [(2,)]
+
+
+def test_a_run_ends_as_pending_and_the_next_one_collects(
+    judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    endpoint.behaviour.batches.seconds = 4.0
+    judged.write("abc")
+    assert judged.command("--batch", "--batch-wait", "1") == 9
+    printed = capsys.readouterr().err
+    assert "judge: a batch of 3 calls is submitted" in printed
+    assert "judge: the batch batch_1 has not ended (0 calls done); run again to collect" in printed
+    assert judged.ask("SELECT status FROM audit.runs") == [("pending",)]
+    assert judged.command("--batch") == 0
+    assert "waiting for the batch batch_1" in capsys.readouterr().err
+    assert judged.verdicts() == dict.fromkeys("abc", LABELS)
+    assert set(submitted(endpoint).values()) == {1}
+    assert chats(endpoint) == 0
+
+
+def pending(judged: Judged, endpoint: Endpoint) -> None:
+    """Run until a batch is submitted, and let it end after that."""
+    endpoint.behaviour.batches.seconds = 600
+    assert judged.command("--batch", "--batch-wait", "1") == 9
+    endpoint.behaviour.batches.seconds = 0
+
+
+def test_a_batch_that_is_collected_in_part_is_collected_further(
+    judged: Judged, endpoint: Endpoint
+) -> None:
+    """What is left would be put into calls in another way than it was submitted."""
+    verify = STEPS["response_in_reference"] | {"premises_per_call": 2}
+    steps = STEPS | {"response_in_reference": verify}
+    long = sample("b")["reference"] + " It is long." * 480
+    samples = [sample("a"), sample("b", reference=long), sample("c")]
+    judged.write(samples, steps=steps)
+    pending(judged, endpoint)
+    assert sizes(endpoint) == [3]
+    judged.write(samples[1:2], steps=steps, batch=True)
+    judged.run()
+    assert judged.verdicts() == {"b": LABELS}
+    assert judged.ask("SELECT count(*) FROM audit.batches WHERE ended_at IS NULL") == [(1,)]
+    judged.write(samples, steps=steps, batch=True)
+    judged.run()
+    assert judged.verdicts() == dict.fromkeys("abc", LABELS)
+    assert sizes(endpoint) == [3]
+    assert judged.ask("SELECT count(*) FROM audit.batches WHERE ended_at IS NULL") == [(0,)]
+
+
+@pytest.mark.parametrize("reached", [True, False], ids=["reached", "did not reach"])
+def test_a_run_killed_while_it_submitted(judged: Judged, endpoint: Endpoint, reached: bool) -> None:
+    """It may have ended before the batch reached the provider, or before it noted that it had."""
+    judged.write("abc", batch=True)
+    pending(judged, endpoint)
+    with judged.store.writing() as connection:
+        connection.execute("UPDATE audit.batches SET provider_batch = NULL")
+    if not reached:
+        endpoint.batches.batches.clear()
+    judged.run()
+    assert judged.verdicts() == dict.fromkeys("abc", LABELS)
+    assert sizes(endpoint) == [3]
+    ended = judged.ask("SELECT message FROM audit.batches WHERE ended_at IS NOT NULL ORDER BY ALL")
+    assert ended == ([(None,)] if reached else [("not submitted",), (None,)])
+
+
+def test_new_samples_go_into_a_batch_of_their_own(judged: Judged, endpoint: Endpoint) -> None:
+    endpoint.behaviour.batches.seconds = 4.0
+    judged.write("abc", batch=True)
+    assert judged.command("--batch-wait", "1") == 9
+    judged.write("abcd", batch=True)
+    judged.run()
+    assert sizes(endpoint) == [3, 1]
+    assert set(submitted(endpoint).values()) == {1}
+
+
+def test_a_batch_whose_submission_got_no_reply_is_found(judged: Judged, endpoint: Endpoint) -> None:
+    endpoint.behaviour.batches.lost = 1
+    judged.write("abc", batch=True)
+    judged.run()
+    assert len(endpoint.batches.batches) == 1
+    assert judged.verdicts() == dict.fromkeys("abc", LABELS)
+
+
+def test_failures_are_rows_of_their_own(judged: Judged, endpoint: Endpoint) -> None:
+    endpoint.behaviour.fault = faults.either(
+        faults.where(about("declined"), faults.refused("No.")),
+        faults.where(about("bad"), faults.status(400)),
+        faults.where(
+            lambda body: (
+                "Case prose." in json.dumps(body["messages"][:2]) and len(body["messages"]) == 2
+            ),
+            faults.prose(),
+        ),
+    )
+    batches = endpoint.behaviour.batches
+    batches.expired = lambda line: "Case late." in json.dumps(line)
+    names = ["good", "declined", "bad", "prose", "late"]
+    judged.write(names, batch=True)
+    judged.run()
+    found = {
+        "good": LABELS,
+        "declined": ["refused"] * 3,
+        "bad": ["bad_request"] * 3,
+        "prose": LABELS,
+        "late": ["timeout"] * 3,
+    }
+    assert judged.verdicts() == found
+    # What a reply lacks is asked at once: it has taken the hours of a batch already.
+    assert chats(endpoint) == 1
+    (reason,) = judged.ask("SELECT DISTINCT reason FROM verdicts WHERE failure = 'timeout'")
+    assert reason == ("the batch expired before this request was done",)
+    batches.expired = lambda _: False
+    judged.run()
+    assert judged.verdicts() == found | {"late": LABELS}
+    assert judged.ask("SELECT count(*) FROM audit.batches WHERE ended_at IS NULL") == [(0,)]
+
+
+def test_a_batch_that_fails_says_why(judged: Judged, endpoint: Endpoint) -> None:
+    endpoint.behaviour.batches.failed = "the enqueued token limit is reached"
+    judged.write("ab", batch=True)
+    judged.run()
+    reasons = judged.ask("SELECT DISTINCT failure, reason FROM verdicts")
+    why = "the batch failed: the enqueued token limit is reached"
+    assert reasons == [("server_error", why)]
+    endpoint.behaviour.batches.failed = None
+    judged.run()
+    assert judged.verdicts() == dict.fromkeys("ab", LABELS)
+
+
+def test_the_budget_is_kept_at_the_price_of_batches(judged: Judged, endpoint: Endpoint) -> None:
+    judged.write("abcdefgh", batch=True, price={"input": 1, "output": 2}, budget_usd=0.003)
+    judged.run()
+    (spent,) = judged.ask("SELECT sum(cost) FROM audit.calls")[0]
+    assert 0.001 < spent <= 0.003
+    (not_asked,) = judged.ask("SELECT count(*) FROM verdicts WHERE failure = 'not_asked'")[0]
+    assert 0 < not_asked < 24
+
+
+def test_a_model_without_batches_is_refused(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged.write("a", batch=True, model="ollama_chat/fake")
+    assert judged.command() == 2
+    wrong = "p.yaml:5 judge: batch: true, and ollama_chat/fake takes no batches; remove it"
+    assert wrong in capsys.readouterr().err
+
+
+def test_a_run_that_waits_can_be_stopped_and_goes_on(judged: Judged, endpoint: Endpoint) -> None:
+    endpoint.behaviour.batches.seconds = 600
+    judged.write("abc", batch=True)
+    with pytest.raises(PendingError):
+        from datetime import timedelta
+
+        from claimflow.flows.api import run_pipeline
+        from claimflow.flows.runner.prepare import prepare
+
+        run_pipeline(prepare(judged.path), judged.store, batch_wait=timedelta(seconds=0.5))
+    endpoint.behaviour.batches.seconds = 0
+    judged.run()
+    assert set(submitted(endpoint).values()) == {1}
+
+
+def test_votes_are_calls_of_their_own(judged: Judged, endpoint: Endpoint) -> None:
+    steps: dict[str, Any] = STEPS | {
+        "response_in_reference": STEPS["response_in_reference"] | {"votes": 3}
+    }
+    judged.write("ab", steps=steps, batch=True)
+    judged.run()
+    assert sizes(endpoint) == [2, 2, 2]
+    judged.run()
+    assert endpoint.hits == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_run_killed_at_any_moment_submits_nothing_twice(
+    tmp_path: Path, seed: int, forks: Forks
+) -> None:
+    drawn = random.Random(seed)
+    with serve() as endpoint:
+        endpoint.behaviour.batches.seconds = 0.5
+        judged = Judged(tmp_path, endpoint)
+        judged.write([f"case {n}" for n in range(8)], steps=BY_JUDGE, batch=True)
+        kills = 0
+        for _ in range(5):
+            going = forks.run(tmp_path, "run", "p.yaml", environment={})
+            time.sleep(drawn.uniform(0.3, 4.5))
+            going.send(signal.SIGKILL)
+            kills += going.code() != 0
+        judged.run()
+        assert judged.verdicts() == {f"case {n}": LABELS for n in range(8)}
+        assert set(submitted(endpoint).values()) == {1}
+        assert chats(endpoint) == 0
+    assert kills
