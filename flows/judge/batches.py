@@ -211,7 +211,8 @@ class BatchQueue:
         except Exception as error:
             self._fail(batch_id, error)
             return
-        self._message(f"{self._label}: waiting for the batch {provider_batch}")
+        if batch_id not in self._read:
+            self._message(f"{self._label}: waiting for the batch {provider_batch}")
         await self._follow(batch_id, provider_batch)
 
     async def _found(self, batch_id: str) -> str | None:

@@ -114,6 +114,11 @@ class EndpointJudge:
         """As `LLM.ask`, for the step of that name, see `ask_together`."""
         return self.ask_together({step: questions}, form)
 
+    @property
+    def asks_in_batches(self) -> bool:
+        """Whether calls go into batches."""
+        return self._judge.batch and self._session.allows_batches
+
     def since(self, step: str) -> datetime | None:
         """As `Session.since`: steps that ask together have the same."""
         return self._session.since(step)

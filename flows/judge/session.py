@@ -157,6 +157,11 @@ class Session:
         """
         self._batching = wait, message
 
+    @property
+    def allows_batches(self) -> bool:
+        """Whether judges that ask for batches get them."""
+        return self._batching is not None
+
     def send_at_once(self) -> None:
         """Send no more batches, whatever the settings of a judge."""
         self._batching = None

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,6 +36,10 @@ def steps_that_share(steps: Iterable[Step]) -> list[list[str]]:
     return [names for names in groups.values() if len(names) > 1]
 
 
+PART: ContextVar[int] = ContextVar("PART", default=0)
+"""The part of the samples that a thread makes rows of, where parts are made at the same time."""
+
+
 @dataclass
 class _Waiting:
     """What a step asks in a round; `share` is set when the round begins."""
@@ -50,6 +55,7 @@ class _Share:
     """The steps of a round that ask the same judge in the same form; `leader` asks for all."""
 
     leader: str
+    part: int
     questions: dict[str, Sequence[Question]] = field(default_factory=dict)
     answers: Future[Mapping[Question, Answer]] = field(default_factory=Future)
 
@@ -57,14 +63,15 @@ class _Share:
 class StepGroup:
     """Steps that ask in rounds: a round begins when each of them has asked, or has ended.
 
-    `stop` ends the wait of all. Used by the threads of the steps.
+    Where a step asks about several parts of the samples at the same time, those of equal `PART`
+    make a round. `stop` ends the wait of all. Used by the threads of the steps.
     """
 
     def __init__(self, steps: Collection[str], stop: threading.Event) -> None:
         self._steps = list(steps)
         self._stop = stop
         self._changed = threading.Condition()
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, dict[int, _Waiting]] = {}
 
     def ask(
         self, judge: EndpointJudge, questions: Sequence[Question], form: Form, *, step: str
@@ -75,7 +82,7 @@ class StepGroup:
             if step not in self._steps:
                 share = None
             else:
-                self._waiting[step] = asked
+                self._waiting.setdefault(step, {})[PART.get()] = asked
                 self._begin_round_if_complete()
                 while asked.share is None and not self._stop.is_set():
                     self._changed.wait(_POLL_SECONDS)
@@ -84,7 +91,7 @@ class StepGroup:
                     raise StoppedError
         if share is None:
             return judge.ask(questions, form, step=step)
-        if share.leader == step:
+        if share.leader == step and share.part == PART.get():
             try:
                 share.answers.set_result(judge.ask_together(share.questions, form))
             except BaseException as error:
@@ -97,21 +104,26 @@ class StepGroup:
         with self._changed:
             if step in self._steps:
                 self._steps.remove(step)
-                self._waiting.pop(step, None)
+                for part, asked in self._waiting.pop(step, {}).items():
+                    asked.share = _Share(step, part, {step: asked.questions})
                 self._begin_round_if_complete()
+                self._changed.notify_all()
 
     def _begin_round_if_complete(self) -> None:
-        if len(self._waiting) < len(self._steps) or not self._waiting:
-            return
-        shares: dict[Hashable, _Share] = {}
-        # In the order of the steps, so that a call holds the same texts in every run.
-        for step in self._steps:
-            asked = self._waiting[step]
-            key = id(asked.judge), asked.form, asked.judge.since(step)
-            asked.share = shares.setdefault(key, _Share(step))
-            asked.share.questions[step] = asked.questions
-        self._waiting.clear()
-        self._changed.notify_all()
+        while self._steps and all(self._waiting.get(step) for step in self._steps):
+            first, *others = (self._waiting[step] for step in self._steps)
+            common = min((part for part in first if all(part in one for one in others)), default=-1)
+            shares: dict[Hashable, _Share] = {}
+            # In the order of the steps, so that a call holds the same texts in every run.
+            for step in self._steps:
+                waiting = self._waiting[step]
+                # Steps that ask about different parts go on, each for itself.
+                part = common if common in waiting else min(waiting)
+                asked = waiting.pop(part)
+                key = id(asked.judge), asked.form, asked.judge.since(step)
+                asked.share = shares.setdefault(key, _Share(step, part))
+                asked.share.questions[step] = asked.questions
+            self._changed.notify_all()
 
 
 class SharingJudge:

@@ -109,6 +109,8 @@ class Deployment(YamlModel):
     """A run that takes longer ends as failed; in seconds or as in 2h, no limit when left out."""
     call_timeout: Duration | None = None
     """A model call, with its retries, is given up after this time; in seconds or as in 2m."""
+    batch_wait: Duration | None = None
+    """A run waits so long for batches, then ends as pending; 26h when left out."""
     publish: Annotated[str, AfterValidator(valid_location)] | None = None
     """Where the tables of each run are written as Parquet: a folder, relative to this file, or s3://."""
     report: Annotated[str, AfterValidator(_folder)] | None = None
@@ -175,7 +177,7 @@ class Scheduled(NamedTuple):
             # Samples that are no file are a SELECT.
             if name in asked and (name == "store" or is_file(self.folder / asked[name])):
                 asked[name] = self._absolute(asked[name])
-        for name in ("timeout", "call_timeout"):
+        for name in ("timeout", "call_timeout", "batch_wait"):
             if getattr(self.deployment, name) is not None:
                 asked[name] = getattr(self.deployment, name)
         publish = self.deployment.publish

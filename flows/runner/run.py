@@ -201,8 +201,14 @@ class Run:
         if step is None:
             return self._builder.build_samples(provenance), 0
         tools = self._toolbox.lend(step)
-        anew = step.name in self._again
-        return self._builder.build(step, provenance, inputs, tools, anew=anew)
+        return self._builder.build(
+            step,
+            provenance,
+            inputs,
+            tools,
+            anew=step.name in self._again,
+            in_batches=self._toolbox.asks_in_batches(step),
+        )
 
     def _samples_provenance(self) -> Provenance:
         key = samples_fingerprint(self._samples.digest)

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import polars as pl
 
 from claimflow.flows.errors import StoppedError
+from claimflow.flows.judge.sharing import PART
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.embedded_models import make_with_parser
 from claimflow.flows.runner.incremental import (
@@ -85,11 +86,13 @@ class TableBuilder:
         tools: Mapping[str, Any],
         *,
         anew: bool,
+        in_batches: bool = False,
     ) -> tuple[Artifact, int]:
         """Write the table that a step makes of `inputs`.
 
-        Returns it and the number of samples whose rows were copied from an earlier table, which
-        is 0 where the table is made `anew`.
+        With `in_batches` all parts are made at the same time, so that they wait together. Returns
+        the table and the number of samples whose rows were copied from an earlier table, which is 0
+        where the table is made `anew`.
         """
         stage = step.stage
         shards = inputs[SAMPLES].shards if stage.per_sample else 1
@@ -124,6 +127,7 @@ class TableBuilder:
                 tools,
                 self._workers,
                 samples=self._samples.count,
+                in_batches=in_batches,
             )
         try:
             return self._write(writer, step.name, parts, size), unchanged.height
@@ -197,9 +201,12 @@ def _make_parts(
     workers: Workers,
     *,
     samples: int,
+    in_batches: bool = False,
 ) -> Iterator[pl.DataFrame]:
     """The rows that a stage makes of each part of that many `samples`, in their order."""
     of = -(-samples // SHARD)
+    if in_batches:
+        return _make_in_threads(stage, parts, tools, side_by_side=of)
     cut = -(-workers.shards // max(of, 1))
     parsers = {name: tool for name, tool in tools.items() if isinstance(tool, StoppableParser)}
     if parsers:
@@ -208,7 +215,7 @@ def _make_parts(
     if alone and is_importable(stage) and workers.worth(of * cut):
         return _make_on_workers(stage, parts, parsers, workers, cut=cut)
     if _models_can_run_on_workers(tools) and workers.worth(1):
-        return _make_in_threads(stage, parts, tools)
+        return _make_in_threads(stage, parts, tools, side_by_side=_SIDE_BY_SIDE)
     return (make_table(stage, tables, tools) for tables in parts)
 
 
@@ -246,15 +253,20 @@ def _models_can_run_on_workers(tools: Mapping[str, Any]) -> bool:
 
 
 def _make_in_threads(
-    stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any]
+    stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any], *, side_by_side: int
 ) -> Iterator[pl.DataFrame]:
-    """Parts made in threads: else the cluster is idle while a part is looked up or written."""
+    """Parts made in threads: else a cluster, or a batch, waits for part after part."""
     waiting: deque[Future[pl.DataFrame]] = deque()
-    with ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="part") as pool:
+
+    def make(number: int, tables: Tables) -> pl.DataFrame:
+        PART.set(number)
+        return make_table(stage, tables, tools)
+
+    with ThreadPoolExecutor(max(side_by_side, 1), thread_name_prefix="part") as pool:
         try:
-            for tables in parts:
-                waiting.append(pool.submit(make_table, stage, tables, tools))
-                if len(waiting) == _SIDE_BY_SIDE:
+            for number, tables in enumerate(parts):
+                waiting.append(pool.submit(make, number, tables))
+                if len(waiting) == side_by_side:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

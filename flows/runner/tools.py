@@ -226,6 +226,10 @@ class Toolbox:
         for names in steps_that_share(steps):
             self._groups |= dict.fromkeys(names, StepGroup(names, self._session.stop))
 
+    def asks_in_batches(self, step: Step) -> bool:
+        """Whether calls of a step go into batches, for which a run may wait for hours."""
+        return any(self._judges[name].asks_in_batches for name in step.judges)
+
     def ask_at_once(self) -> None:
         """Send no more calls in batches: what is asked now is not worth hours."""
         self._session.send_at_once()

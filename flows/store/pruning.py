@@ -180,6 +180,10 @@ _NOT_NAMED: Final = (
 _HAS_REPLY: Final = "EXISTS (SELECT 1 FROM remembered_calls r WHERE r.call_id = calls.call_id)"
 _FORGOTTEN: Final = "NOT EXISTS (SELECT 1 FROM remembered_calls r WHERE r.key = replies.key)"
 
+_BATCH_GONE: Final = (
+    f"batch_id IN (SELECT batch_id FROM audit.batches WHERE ended_at IS NOT NULL AND {_GONE})"
+)
+
 
 def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
     def count(table: str, condition: str) -> int:
@@ -208,6 +212,9 @@ def _deletions() -> list[str]:
         *(f"DELETE FROM stored.{row.table} WHERE {_UNUSED}" for row in row_kinds()),
         f"DELETE FROM audit.languages WHERE {_UNUSED}",
         f"DELETE FROM audit.artifacts WHERE {_UNUSED}",
+        # The calls of a batch that has not ended are known by what is in audit.calls.
+        f"DELETE FROM audit.batch_calls WHERE {_BATCH_GONE}",
+        f"DELETE FROM audit.batches WHERE {_BATCH_GONE}",
         f"DELETE FROM audit.calls WHERE {_NOT_NAMED} AND NOT {_HAS_REPLY}",
         "UPDATE audit.calls SET system = NULL, prompt = NULL, reply = NULL, open = false "
         f"WHERE {_NOT_NAMED} AND prompt IS NOT NULL",

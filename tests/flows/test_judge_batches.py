@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from claimflow.flows.errors import PendingError
+from claimflow.flows.runner.prepare import SHARD
+from claimflow.flows.store.pruning import Retention, prune
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.forks import Forks
@@ -277,3 +279,41 @@ def test_a_run_killed_at_any_moment_submits_nothing_twice(
         assert set(submitted(endpoint).values()) == {1}
         assert chats(endpoint) == 0
     assert kills
+
+
+def test_pruning_removes_batches_that_have_ended(judged: Judged, endpoint: Endpoint) -> None:
+    judged.write("ab", batch=True)
+    judged.run()
+    judged.write("c", batch=True)
+    pending(judged, endpoint)
+    judged.write("d")
+    judged.run()
+    prune(judged.store, Retention(runs=1))
+    assert judged.ask("SELECT provider_batch, ended_at FROM audit.batches") == [("batch_2", None)]
+    judged.write("c", batch=True)
+    judged.run()
+    assert sizes(endpoint) == [2, 1]
+    assert judged.verdicts() == {"c": LABELS}
+
+
+def test_all_parts_of_the_samples_wait_at_the_same_time(judged: Judged, endpoint: Endpoint) -> None:
+    """Their batches would take hours after hours else."""
+    endpoint.behaviour.batches.seconds = 10.0
+    verify = {"use": "verify_claims", "claims": "response_claims"}
+    steps = {
+        "response_claims": STEPS["response_claims"],
+        "in_reference": verify | {"against": "reference"},
+        "in_contexts": verify | {"against": "retrieved_contexts"},
+    }
+    samples = [
+        {"sample_id": f"s{n}", "response": "Tin melts.", "reference": f"Tin {n} melts."}
+        | {"retrieved_contexts": [f"Tin {n} is old."]}
+        for n in range(2 * SHARD + 10)
+    ]
+    judged.write(samples, steps=steps, batch=True)
+    judged.run()
+    created = [one.created for one in endpoint.batches.batches]
+    assert max(created) - min(created) < endpoint.behaviour.batches.seconds
+    assert sum(sizes(endpoint)) == len(samples)
+    rows = judged.ask("SELECT verdict, count(*) FROM verdicts GROUP BY ALL ORDER BY ALL")
+    assert rows == [("entailed", len(samples)), ("neutral", len(samples))]
