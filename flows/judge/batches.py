@@ -61,8 +61,8 @@ class _Waiting(NamedTuple):
 class BatchQueue:
     """The batches of one judge in one run. Used by coroutines of one loop.
 
-    After `wait` those that are still waiting get a `PendingError`. `message` is called with what a
-    user should know.
+    Calls that have waited for `wait` get a `PendingError`. `message` is called with what a user
+    should know.
     """
 
     def __init__(
@@ -89,7 +89,6 @@ class BatchQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._read: set[str] = set()
         self._flushing = False
-        self._until: float | None = None
 
     def note_submitted(self, calls: Sequence[BatchCall]) -> None:
         """Note calls that an earlier run submitted, and whose replies are not stored."""
@@ -184,7 +183,7 @@ class BatchQueue:
                 )
                 break
             except ProviderError as error:
-                if error.kind not in _AGAIN or attempt == _ATTEMPTS:
+                if error.kind not in _AGAIN:
                     raise
                 await asyncio.sleep(error.retry_after or _pause(attempt))
                 # The provider may have it although its reply was lost.
@@ -192,11 +191,15 @@ class BatchQueue:
                 if found is not None:
                     made = found
                     break
+                if attempt == _ATTEMPTS:
+                    raise
         await asyncio.to_thread(self._batches.submitted, batch_id, made)
         return made
 
     async def _resume(self, batch_id: str) -> None:
         """Wait for a batch that an earlier run submitted, or was about to submit."""
+        # Others of its calls are about to wait for it, too.
+        await asyncio.sleep(_QUIET_SECONDS)
         try:
             stored = await asyncio.to_thread(self._batches.read, batch_id)
             provider_batch = stored.provider_batch
@@ -223,12 +226,14 @@ class BatchQueue:
     async def _follow(self, batch_id: str, provider_batch: str) -> None:
         """Wait until a batch ends, and give its replies to those that wait for them."""
         model, api_base = self._judge.model, self._judge.api_base
+        until = asyncio.get_running_loop().time() + self._wait.total_seconds()
         try:
-            state = await self._ended(provider_batch)
+            state = await self._ended(provider_batch, until)
             replies = await self._patiently(
                 lambda: self._provider.batch_replies(
                     provider_batch, model, api_base=api_base, timeout=_TIMEOUT
-                )
+                ),
+                until,
             )
         except Exception as error:
             self._fail(batch_id, error)
@@ -244,38 +249,43 @@ class BatchQueue:
             else:
                 one.reply.set_result(found)
 
-    async def _ended(self, provider_batch: str) -> BatchState:
-        """The state of a batch when it has ended. Raises `PendingError` after the `wait`."""
+    async def _ended(self, provider_batch: str, until: float) -> BatchState:
+        """The state of a batch when it has ended. Raises `PendingError` after `until`."""
         loop = asyncio.get_running_loop()
-        self._until = self._until or loop.time() + self._wait.total_seconds()
         model, api_base = self._judge.model, self._judge.api_base
         pause = _FIRST_PAUSE
         while True:
             state = await self._patiently(
                 lambda: self._provider.batch_state(
                     provider_batch, model, api_base=api_base, timeout=self._judge.timeout
-                )
+                ),
+                until,
             )
             if state.ended:
                 return state
-            left = self._until - loop.time()
+            left = until - loop.time()
             if left <= 0:
                 what = f"the batch {provider_batch} has not ended ({state.done:,} calls done)"
                 raise PendingError(f"{self._label}: {what}; run again to collect its replies")
             await asyncio.sleep(min(pause, left))
             pause = min(1.5 * pause, _LONGEST_PAUSE)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of `ask`, asked again while the provider is throttled or unavailable."""
+    async def _patiently(self, ask: Callable[[], Awaitable[Result]], until: float) -> Result:
+        """The result of `ask`, asked again while the provider is throttled or unavailable.
+
+        Raises `PendingError` after `until`: the calls of the batch have not failed.
+        """
         attempt = 0
         while True:
             try:
                 return await self._asked(ask())
             except ProviderError as error:
-                attempt += 1
-                over = self._until is not None and asyncio.get_running_loop().time() > self._until
-                if error.kind not in _AGAIN or over:
+                if error.kind not in _AGAIN:
                     raise
+                if asyncio.get_running_loop().time() > until:
+                    what = f"its batches cannot be read ({error.message})"
+                    raise PendingError(f"{self._label}: {what}; run again to collect") from None
+                attempt += 1
                 await asyncio.sleep(error.retry_after or _pause(attempt))
 
     async def _asked(self, asking: Awaitable[Result]) -> Result:

@@ -169,6 +169,23 @@ def test_a_batch_whose_submission_got_no_reply_is_found(judged: Judged, endpoint
     assert judged.verdicts() == dict.fromkeys("abc", LABELS)
 
 
+def test_a_provider_that_cannot_be_reached_loses_no_batch(
+    judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged.write("abc")
+    pending(judged, endpoint)
+    endpoint.refuse()
+    capsys.readouterr()
+    assert judged.command("--batch", "--batch-wait", "2") == 9
+    printed = capsys.readouterr().err
+    assert "judge: its batches cannot be read (" in printed
+    assert printed.rstrip().endswith("; run again to collect")
+    assert judged.ask("SELECT count(*) FROM audit.calls") == [(0,)]
+    endpoint.accept()
+    assert judged.command("--batch") == 0
+    assert sizes(endpoint) == [3]
+
+
 def test_failures_are_rows_of_their_own(judged: Judged, endpoint: Endpoint) -> None:
     endpoint.behaviour.fault = faults.either(
         faults.where(about("declined"), faults.refused("No.")),
