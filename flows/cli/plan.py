@@ -199,6 +199,11 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
     from claimflow.flows.judge.provider import BATCH_SHARE
 
     costs: dict[bool, Decimal] = {}
+    submitted = sum(one.submitted for one in estimates.values())
+    if submitted:
+        calls = format_count(submitted, "call")
+        are = "is" if submitted == 1 else "are"
+        yield f"{calls} more {are} in batches that have not ended, which a run waits for"
     for one in estimates.values():
         for part in one.parts or (one,):
             judge = pipeline.judges.get(part.who)

@@ -94,6 +94,10 @@ class BatchQueue:
         """Note calls that an earlier run submitted, and whose replies are not stored."""
         self._submitted |= {call.keys: call for call in calls}
 
+    def has_submitted(self, keys: Sequence[str]) -> bool:
+        """Whether an earlier run submitted a call that asks for `keys`."""
+        return tuple(keys) in self._submitted
+
     def as_submitted(self, call: Call, keys: Sequence[str]) -> Call:
         """A call that asks for `keys`, as an earlier run submitted it if one did."""
         submitted = self._submitted.get(tuple(keys))

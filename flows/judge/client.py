@@ -44,6 +44,7 @@ from claimflow.flows.judge.retry import (
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.usage import checked_usage
 from claimflow.flows.pipeline.model_settings import Endpoint, Judge
+from claimflow.flows.store.batches import BatchCall
 from claimflow.stages.rows import FailureKind, ReplyFailure
 from claimflow.stages.tools import Failure, Form, Reply
 
@@ -304,6 +305,15 @@ class JudgeClient:
         """The queue for calls in batches; None where calls are sent one by one."""
         return self._session.batch_queue(self._name, self._judge, self._provider)
 
+    def collect(self, submitted: Sequence[BatchCall]) -> None:
+        """Collect the replies to calls that an earlier run submitted, though they may take a while.
+
+        They are paid for, whether this run sends batches itself or not.
+        """
+        queue = self._session.batch_queue(self._name, self._judge, self._provider, collects=True)
+        if queue is not None:
+            queue.note_submitted(submitted)
+
     async def exchange(
         self,
         step: str,
@@ -347,7 +357,7 @@ class JudgeClient:
             characters = sum(len(message["content"]) for message in request.messages)
             try:
                 batches = None if at_once else self.batches
-                if batches is None:
+                if batches is None or not (self._judge.batch or batches.has_submitted(keys)):
                     send = partial(self._chat, request)
                     delivered = await self.requests.request(
                         send, characters=characters, entries=entries

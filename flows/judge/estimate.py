@@ -14,6 +14,7 @@ from claimflow.flows.judge.conversation import batch_questions, render_messages
 from claimflow.flows.judge.judge import Answer, LedgerAnswers
 from claimflow.flows.judge.provider import Price, Usage, endpoint_identity
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Judge
+from claimflow.flows.store.batches import Batches
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
 from claimflow.stages.text.sentences import split_sentences
@@ -50,7 +51,7 @@ class Estimate(NamedTuple):
     counts instructions of 1,024 tokens or more as cached from the second call on. `parts` holds
     the estimate of each endpoint where there are several, `cascade` that of a cascade.
     `shared_with` names steps in whose calls some questions are asked: those calls are counted
-    there.
+    there. `submitted` calls are in batches that have not ended, and are not among `calls`.
     """
 
     who: str
@@ -63,6 +64,7 @@ class Estimate(NamedTuple):
     parts: tuple["Estimate", ...] = ()
     cascade: CascadeEstimate | None = None
     shared_with: tuple[str, ...] = ()
+    submitted: int = 0
 
 
 def combine(parts: Sequence[Estimate]) -> Estimate:
@@ -79,6 +81,7 @@ def combine(parts: Sequence[Estimate]) -> Estimate:
         sum(costs, Decimal(0)) if len(costs) == len(parts) else None,
         any(part.about for part in parts),
         tuple(parts),
+        submitted=sum(part.submitted for part in parts),
     )
 
 
@@ -91,6 +94,7 @@ class Tally:
     prompt_tokens: float = 0
     cached_tokens: float = 0
     completion_tokens: float = 0
+    submitted: int = 0
 
     def estimate(self, who: str, price: Price | None, *, scale: float, about: bool) -> Estimate:
         """The estimate for all samples: `scale` times what was counted."""
@@ -98,7 +102,8 @@ class Tally:
         prompt, cached, completion = (round(tokens * scale) for tokens in counted)
         cost = cost_of(Usage(prompt, cached, completion), price) if self.calls else Decimal(0)
         calls, answers = round(self.calls * scale), round(self.answers * scale)
-        return Estimate(who, calls, answers, prompt, completion, cost, about)
+        submitted = round(self.submitted * scale)
+        return Estimate(who, calls, answers, prompt, completion, cost, about, submitted=submitted)
 
 
 class SharedCalls:
@@ -161,6 +166,7 @@ class CountingJudge:
         self._name = name
         self._shared = shared
         self._remembered = LedgerAnswers(ledger, self.identity)
+        self._batches = Batches(ledger.store)
         address = self.identity["api_base"]
         self._statistics = recall_call_statistics(ledger.store, judge.model, address)
         self._max_tokens = judge.max_tokens
@@ -182,12 +188,22 @@ class CountingJudge:
         self.tally.answers += len(answers)
         missing = [q for q, key in keys.items() if q not in answers and key not in self._asked]
         self._asked.update(keys[question] for question in missing)
+        missing = self._not_submitted({question: keys[question] for question in missing})
         if self._shared:
             self._shared.add(self, missing, form, name=self._name, step=step)
         else:
             for batch in batch_questions(missing, form):
                 self.count(batch, form)
         return {question: answers.get(question, NOT_ASKED) for question in keys}
+
+    def _not_submitted(self, missing: Mapping[Question, str]) -> list[Question]:
+        """The questions that no open batch asks; the calls of others are counted as submitted."""
+        if self.fresh or not missing:
+            return list(missing)
+        calls = self._batches.open_calls(list(missing.values()), since=self._since)
+        self.tally.submitted += len(calls)
+        submitted = {key for call in calls for key in call.keys}
+        return [question for question, key in missing.items() if key not in submitted]
 
     def count(self, batch: Sequence[Question], form: Form) -> None:
         """Count a call that asks these questions."""

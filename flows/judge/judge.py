@@ -179,7 +179,6 @@ class EndpointJudge:
         loop = asyncio.get_running_loop()
         self._in_flight |= {key: loop.create_future() for key in ours.values()}
 
-        queue = asked.client.batches
         answered: Counter[str] = Counter()
         to_answer = asked.by_step(ours)
 
@@ -203,6 +202,7 @@ class EndpointJudge:
             calls = sum(1 for _ in batch_questions(ours, form))
             asked.client.requests.plan(calls)
             submitted = await self._submitted(ours, asked)
+            queue = asked.client.batches
             await self._session.asking.ask(
                 ours,
                 # All calls of a batch wait at the same time.
@@ -220,8 +220,8 @@ class EndpointJudge:
         finally:
             try:
                 await self._session.ledger_writer.saved()
-                if queue is not None:
-                    await queue.settle()
+                if asked.client.batches is not None:
+                    await asked.client.batches.settle()
             finally:
                 for key in ours.values():
                     self._in_flight.pop(key).cancel()
@@ -231,12 +231,12 @@ class EndpointJudge:
         self, missing: Mapping[Question, str], asked: "_Asked"
     ) -> Sequence[BatchCall]:
         """The calls in batches of earlier runs whose replies answer some of `missing`."""
-        queue = asked.client.batches
-        if queue is None:
+        if not self._session.allows_batches:
             return ()
         find = self._session.batches.open_calls
         submitted = await asyncio.to_thread(find, list(missing.values()), since=asked.since)
-        queue.note_submitted(submitted)
+        if submitted:
+            asked.client.collect(submitted)
         return submitted
 
     async def _answer_batch(

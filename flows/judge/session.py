@@ -166,9 +166,15 @@ class Session:
         """Send no more batches, whatever the settings of a judge."""
         self._batching = None
 
-    def batch_queue(self, name: str, judge: Judge, provider: JudgeProvider) -> BatchQueue | None:
-        """The queue for the batches of a judge; None for one whose calls are sent one by one."""
-        if not judge.batch or self._batching is None:
+    def batch_queue(
+        self, name: str, judge: Judge, provider: JudgeProvider, *, collects: bool = False
+    ) -> BatchQueue | None:
+        """The queue for the batches of a judge; None for one whose calls are sent one by one.
+
+        With `collects` there is one in any case, for the batches of earlier runs.
+        """
+        wanted = judge.batch or collects or name in self._batch_queues
+        if not wanted or self._batching is None:
             return None
         if name not in self._batch_queues:
             wait, message = self._batching

@@ -29,6 +29,7 @@ _TABLE_OF_RUN: Final = (
 _OF_RUN: Final = {
     "audit.artifacts": _TABLE_OF_RUN,
     "audit.languages": _TABLE_OF_RUN,
+    "audit.batch_calls": "batch_id IN (SELECT batch_id FROM audit.batches WHERE run_id = $run)",
     # Reused rows name calls of the runs that made them.
     "audit.calls": "run_id = $run OR call_id IN (SELECT call_id FROM claims WHERE run_id = $run) "
     "OR call_id IN (SELECT call_id FROM verdicts WHERE run_id = $run)",

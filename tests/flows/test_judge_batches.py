@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from claimflow.flows.cli.main import main
 from claimflow.flows.errors import PendingError
 from claimflow.flows.runner.prepare import SHARD
 from claimflow.flows.store.pruning import Retention, prune
@@ -184,6 +185,23 @@ def test_a_provider_that_cannot_be_reached_loses_no_batch(
     endpoint.accept()
     assert judged.command("--batch") == 0
     assert sizes(endpoint) == [3]
+
+
+def test_what_is_in_a_batch_is_neither_planned_nor_asked_again(
+    judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run without batches collects it as well: it is paid for."""
+    judged.write("abc")
+    pending(judged, endpoint)
+    judged.write("abcd")
+    capsys.readouterr()
+    assert main(["plan", str(judged.path)]) == 0
+    printed = capsys.readouterr().out
+    assert "\n1 call, about " in printed
+    assert "3 calls more are in batches that have not ended, which a run waits for\n" in printed
+    judged.run()
+    assert judged.verdicts() == dict.fromkeys("abcd", LABELS)
+    assert (sizes(endpoint), chats(endpoint)) == ([3], 1)
 
 
 def test_failures_are_rows_of_their_own(judged: Judged, endpoint: Endpoint) -> None:
