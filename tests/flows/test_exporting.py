@@ -16,8 +16,8 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import row_kinds
 
 RECORD = (
-    "artifacts batch_calls batches calibrations calls canaries edits gates labels languages readers "
-    "run_steps runs store tags"
+    "artifacts batch_calls batches calibrations calls canaries edits gates labels languages "
+    "readers run_steps runs store tags"
 ).split()
 
 
