@@ -63,7 +63,7 @@ SERVER = ProviderError("server", "broken")
 
 def test_an_answer_comes_with_its_attempts_and_seconds() -> None:
     endpoint = Endpoint("yes")
-    assert run(lambda: call(endpoint)) == ("yes", 1, 1.0)
+    assert run(lambda: call(endpoint)) == Delivery("yes", 1, 1.0)
 
 
 @pytest.mark.parametrize("kind", ["fatal", "format", "refused", "too_long", "bad_request"])
@@ -172,7 +172,7 @@ def test_waiting_for_a_turn_before_the_first_attempt_does_not_count() -> None:
         return await asyncio.gather(*(call(endpoint, pace) for _ in range(10)))
 
     endpoint = Endpoint("yes", latency=59)
-    assert run(main) == [("yes", 1, 59.0)] * 10
+    assert run(main) == [Delivery("yes", 1, 59.0)] * 10
 
 
 def test_the_turn_is_given_back_between_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
