@@ -199,14 +199,13 @@ class EndpointJudge:
             return found
 
         try:
-            calls = sum(1 for _ in batch_questions(ours, form))
-            asked.client.requests.plan(calls)
+            asked.client.requests.plan(sum(1 for _ in batch_questions(ours, form)))
             submitted = await self._submitted(ours, asked)
             queue = asked.client.batches
             await self._session.asking.ask(
                 ours,
-                # All calls of a batch wait at the same time.
-                WorkerPool(max(calls, 1), self._session.stop) if queue else self._pool,
+                # All calls of a batch wait at the same time; they are no more than the questions.
+                WorkerPool(len(ours), self._session.stop) if queue else self._pool,
                 changes=changes,
                 fresh=since is not None,
                 batches=partial(_group, submitted=submitted, form=form, keys=ours),
