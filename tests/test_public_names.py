@@ -64,7 +64,7 @@ SIGNATURES = {
     "*required_fields",
     "claimflow.prepare": "config, *answers, *limit, *rerun, *store, *warn",
     "claimflow.run_pipeline": "prepared, store, *rerun, *redact, *timeout, *call_timeout, "
-    "*observer, *open_shared_limiter, *stop",
+    "*observer, *open_shared_limiter, *stop, *batch_wait",
     "claimflow.testing.ScriptedJudge": "answers, *claims, *verdict, *check, *name",
     "claimflow.testing.assert_scores": "result, *pipeline, *run, *store, *limit, *at_least, "
     "*at_most, *failed_rows",

@@ -64,6 +64,8 @@ class Parameters(YamlModel):
     """Leave out samples that cannot be used; the run counts as one of some samples then."""
     redact: bool = False
     """Store only hashes of the texts of calls."""
+    batch: bool = False
+    """Send the calls of judges in batches, at half the price, answered within a day."""
 
 
 class Keep(YamlModel):

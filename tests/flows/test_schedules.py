@@ -67,6 +67,7 @@ def test_the_parameters_are_those_of_the_flow() -> None:
         "keep_days",
         "timeout",
         "call_timeout",
+        "batch_wait",
     }
     assert "limit" in taken
 
