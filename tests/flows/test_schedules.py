@@ -140,7 +140,8 @@ def test_all_mistakes_are_reported_together(small: Path) -> None:
         f"s.yaml:6 deployments.four.every: {every}",
         "s.yaml:7 deployments.five: is not valid; timezone belongs to cron",
         "s.yaml:8 deployments.six: is not valid; write one of cron and every",
-        "s.yaml:9 deployments.seven: is empty; its keys are call_timeout, cron, every, keep, "
+        "s.yaml:9 deployments.seven: is empty; its keys are batch_wait, call_timeout, cron, "
+        "every, keep, "
         "missed, overlap, parameters, pipeline, publish, report, timeout, timezone",
         f"s.yaml:10 deployments.eight.every: {every}",
         "s.yaml:10 deployments.eight.parameters.limit: 0 is out of range; write 1 or more",
