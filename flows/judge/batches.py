@@ -7,9 +7,9 @@ the id whether a batch reached the provider when the run that submitted it was k
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from claimflow.flows.errors import JudgeError, PendingError
@@ -21,7 +21,7 @@ from claimflow.flows.judge.provider import (
     ProviderError,
     Request,
 )
-from claimflow.flows.judge.provider_errors import provider_call
+from claimflow.flows.judge.provider_errors import provider_call, scrub
 from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.batches import BatchCall, Batches
 
@@ -136,11 +136,8 @@ class BatchQueue:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _start(self, work: Awaitable[None]) -> None:
-        async def run() -> None:
-            await work
-
-        task = asyncio.create_task(run())
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -171,6 +168,7 @@ class BatchQueue:
             provider_batch = await self._create(batch_id, awaited)
         except Exception as error:
             if isinstance(error, ProviderError):
+                error.message = scrub(error.message, hide=_texts(waiting))
                 await asyncio.to_thread(self._batches.refused, batch_id, error.message)
             self._fail(batch_id, error)
             return
@@ -243,8 +241,10 @@ class BatchQueue:
             self._fail(batch_id, error)
             return
         self._read.add(batch_id)
-        lost = ProviderError("server", state.message or "the batch has no reply to this request")
-        for call_id, one in self._awaited.pop(batch_id).items():
+        waiting = self._awaited.pop(batch_id)
+        why = state.message and scrub(state.message, hide=_texts(waiting.values()))
+        lost = ProviderError("server", why or "the batch has no reply to this request")
+        for call_id, one in waiting.items():
             found = replies.get(call_id, lost)
             if one.reply.done():
                 continue
@@ -310,14 +310,18 @@ def _parts(waiting: Sequence[_Waiting]) -> list[list[_Waiting]]:
     parts: list[list[_Waiting]] = []
     size = 0
     for one in waiting:
-        texts = (message["content"] for message in one.request.messages)
-        own = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        own = sum(len(text.encode("utf-8", "replace")) for text in _texts([one]))
         if not parts or len(parts[-1]) == _MOST_CALLS or size + own > _MOST_BYTES:
             parts.append([])
             size = 0
         parts[-1].append(one)
         size += own
     return parts
+
+
+def _texts(waiting: Iterable[_Waiting]) -> Iterator[str]:
+    """The texts of the requests."""
+    return (message["content"] for one in waiting for message in one.request.messages)
 
 
 def _pause(attempt: int) -> float:

@@ -27,7 +27,7 @@ from claimflow.flows.judge.provider import (
     Request,
     Usage,
 )
-from claimflow.flows.judge.provider_errors import provider_call
+from claimflow.flows.judge.provider_errors import provider_call, provider_errors_only, scrub
 from claimflow.flows.judge.rate_limit import RateLimiter
 from claimflow.flows.judge.response_formats import (
     RESPONSE_FORMATS,
@@ -89,6 +89,20 @@ async def chat(provider: JudgeProvider, request: Request, *, timeout: float) -> 
     async with provider_call(timeout, hide):
         sent = request._replace(parameters=with_header_values(request.parameters))
         return _checked(await provider.chat(sent, timeout=timeout))
+
+
+async def _chat_in_batch(
+    batches: BatchQueue, call: Call, request: Request, keys: Sequence[str]
+) -> ChatReply:
+    """As `chat`, through a batch. Raises what `BatchQueue.reply` raises."""
+    hide = [message["content"] for message in request.messages]
+    try:
+        reply = await batches.reply(call, request, keys)
+    except ProviderError as error:
+        error.message = scrub(error.message, hide=hide)
+        raise
+    with provider_errors_only(hide):
+        return _checked(reply)
 
 
 def _checked(reply: Any) -> ChatReply:
@@ -364,7 +378,7 @@ class JudgeClient:
                     )
                 else:
                     call = batches.as_submitted(call, keys)
-                    reply = partial(batches.reply, call, request, keys)
+                    reply = partial(_chat_in_batch, batches, call, request, keys)
                     delivered = await self.requests.request_in_batch(
                         reply, characters=characters, entries=entries
                     )

@@ -38,7 +38,7 @@ def batch_questions(questions: Iterable[Question], form: Form) -> Iterator[list[
     by_premise: dict[str, list[Question]] = {}
     for question in questions:
         by_premise.setdefault(question.premise, []).append(question)
-    most = form.premises if takes_several_premises(form) else 1
+    most = form.premises if f"{form.about}s" in blanks(form.prompt) else 1
     call: list[Question] = []
     premises = characters = 0
     for premise, group in by_premise.items():
@@ -67,11 +67,6 @@ def _parts_of(group: Iterable[Question], per_call: int) -> Iterator[list[Questio
         part.append(question)
         characters += size
     yield part
-
-
-def takes_several_premises(form: Form) -> bool:
-    """Whether the prompt of a form takes questions with different premises."""
-    return f"{form.about}s" in blanks(form.prompt)
 
 
 def render_messages(form: Form, questions: Questions) -> list[dict[str, str]]:

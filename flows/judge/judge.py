@@ -250,7 +250,8 @@ class EndpointJudge:
             self._session.ledger_writer.add(call, replies, closes=closes)
 
         await self._session.ledger_writer.keep_up()
-        step, fresh = STEPS_BETWEEN.join(asked.by_step(questions)), asked.since is not None
+        # In audit.calls, a call that several steps share names all of them.
+        step, fresh = ", ".join(asked.by_step(questions)), asked.since is not None
         conversation = Conversation(
             asked.client,
             asked.form,
@@ -277,10 +278,6 @@ def _group(
         if left.keys() >= set(call.keys):
             yield [left.pop(key) for key in call.keys]
     yield from batch_questions(left.values(), form)
-
-
-STEPS_BETWEEN: Final = ", "
-"""Between the names of steps that share a call, in `audit.calls`."""
 
 
 class _Asked(NamedTuple):

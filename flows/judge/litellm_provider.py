@@ -100,6 +100,9 @@ _NOT_SENT: Final = frozenset(
 )
 """Parameters, beside those that litellm lists, which are instructions to its `acompletion`."""
 
+_NOT_IN_A_FILE: Final = _NOT_SENT - {"allowed_openai_params", "extra_body"}
+"""Those that say how a request is sent, which a file of requests cannot."""
+
 
 class LitellmProvider(JudgeProvider):
     """Reaches models through litellm, whose import takes seconds and happens at the first use."""
@@ -818,6 +821,9 @@ def _chat_body(request: Request) -> dict[str, Any]:
     """The body of a chat request in OpenAI's words, as a line of a batch holds it."""
     from litellm.utils import get_optional_params
 
+    unsent = sorted(request.parameters.keys() & _NOT_IN_A_FILE)
+    if unsent:
+        raise ProviderError("fatal", f"{unsent[0]} cannot be sent with the calls of a batch")
     provider = _provider_of(request.model, request.api_base)
     model = request.model.partition("/")[2]
     options = get_optional_params(

@@ -320,7 +320,7 @@ COMMENT ON COLUMN audit.batch_calls."keys" IS 'the ledger keys of what it asks, 
 COMMENT ON TABLE audit.calls IS 'One row is a call of a language model, or of an embedding model behind an endpoint';
 COMMENT ON COLUMN audit.calls."call_id" IS 'one call of a language model, or of an embedding model behind an endpoint';
 COMMENT ON COLUMN audit.calls."run_id" IS 'the run that called; prune may have removed it since';
-COMMENT ON COLUMN audit.calls."step" IS 'the step that called';
+COMMENT ON COLUMN audit.calls."step" IS 'the step that called; of a call that several share, all of them, with commas';
 COMMENT ON COLUMN audit.calls."judge" IS 'the name of the judge in the pipeline, or embedder';
 COMMENT ON COLUMN audit.calls."model" IS 'the model that was called';
 COMMENT ON COLUMN audit.calls."api_base" IS 'the address that was asked; NULL: the provider''s own';

@@ -401,10 +401,14 @@ def calls_made(store: Store, run_id: str) -> pl.DataFrame:
 
 
 def calls_of_step(store: Store, run_id: str, step: str) -> tuple[int, int, float | None]:
-    """For a step of a run: its calls, its calls with a known cost, and their cost in USD."""
+    """For a step of a run: its calls, its calls with a known cost, and their cost in USD.
+
+    A call that several steps share counts for each of them.
+    """
     query = """
         SELECT count(*) AS calls, count(cost) AS priced, sum(cost)::DOUBLE AS cost
-        FROM audit.calls WHERE run_id = $run AND step = $step
+        FROM audit.calls
+        WHERE run_id = $run AND list_contains(string_split(step, ', '), $step)
         """
     calls, priced, cost = _read(store, query, run=run_id, step=step).row(0)
     return calls, priced, cost

@@ -238,6 +238,31 @@ def test_failures_are_rows_of_their_own(judged: Judged, endpoint: Endpoint) -> N
     assert judged.ask("SELECT count(*) FROM audit.batches WHERE ended_at IS NULL") == [(0,)]
 
 
+def test_replies_are_checked_like_those_of_single_calls(judged: Judged, endpoint: Endpoint) -> None:
+    quoted = "Not this: Case quoted. The tower stands in Paris. The tower opened in 1889."
+    endpoint.behaviour.fault = faults.either(
+        faults.where(about("usage"), faults.usage("-1000000")),
+        faults.where(about("quoted"), faults.status(400, message=quoted)),
+    )
+    judged.write(["usage", "quoted"], batch=True, price=PRICE)
+    judged.run()
+    assert judged.verdicts() == {"usage": LABELS, "quoted": ["bad_request"] * 3}
+    columns = "prompt_tokens, completion_tokens, cost"
+    assert judged.calls(columns, "outcome = 'ok'") == [(None,) * 3]
+    ((reason,),) = judged.ask("SELECT DISTINCT reason FROM verdicts WHERE reason LIKE '400%'")
+    assert "Not this" in reason
+    assert "opened in 1889" not in reason
+
+
+def test_headers_that_a_file_cannot_hold_end_the_run(
+    judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged.write("a", batch=True, extra={"extra_headers": {"X-Team": "blue"}})
+    assert judged.command() == 6
+    assert "extra_headers cannot be sent with the calls of a batch" in capsys.readouterr().err
+    assert sizes(endpoint) == []
+
+
 def test_a_batch_that_fails_says_why(judged: Judged, endpoint: Endpoint) -> None:
     endpoint.behaviour.batches.failed = "the enqueued token limit is reached"
     judged.write("ab", batch=True)

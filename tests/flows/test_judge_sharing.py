@@ -14,6 +14,7 @@ from claimflow.flows.judge.sharing import StepGroup, steps_that_share
 from claimflow.flows.runner.estimate import estimate
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.results import calls_of_step
 from claimflow.stages.tools import Question
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
@@ -81,6 +82,9 @@ def test_both_sides_share_calls_and_each_text_is_sent_once(
         ("response_claims, reference_claims",),
         ("response_in_contexts, reference_in_contexts",),
     }
+    ((run_id,),) = judged.ask("SELECT run_id FROM audit.runs")
+    for step in STEPS.keys() - {"faithfulness", "context_recall"}:
+        assert calls_of_step(judged.store, run_id, step)[0] == 3
     found = scores_by_metric(judged)
     assert found == {
         **{(one["sample_id"], "faithfulness"): 0.5 for one in PLACES},
