@@ -1,7 +1,7 @@
 """A parsed sentence, and claims put together of its words."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -269,18 +269,32 @@ def _mended(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:
     "historian" in "the Greek historian Ctesias" on the name.
     """
     mended = list(words)
+
+    def hang(index: int, head: int, relation: str | None = None) -> None:
+        """Hang a word on another one, unless it governs that one: together they would be a ring."""
+        if index not in _upwards(mended, head):
+            own = mended[index]
+            mended[index] = own._replace(head=head, relation=relation or own.relation)
+
     for index in _opening(words):
-        mended[index] = words[index]._replace(head=0)
+        hang(index, 0)
     for index, noun in (_examples(words, lows) | _bracketed(words)).items():
-        relation = "nmod" if words[index].relation == "obl" else words[index].relation
-        mended[index] = words[index]._replace(head=_name_head(words, noun), relation=relation)
+        oblique = words[index].relation == "obl"
+        hang(index, _name_head(words, noun), "nmod" if oblique else None)
     for index, clause in _behind_clauses(words).items():
-        mended[index] = words[index]._replace(head=clause)
+        hang(index, clause)
     for index, (head, relation) in _names(words, lows).items():
-        mended[index] = words[index]._replace(head=head, relation=relation)
+        hang(index, head, relation)
     for index, head in _coordinated(words).items():
-        mended[index] = words[index]._replace(head=head, relation="conj")
+        hang(index, head, "conj")
     return mended
+
+
+def _upwards(words: Sequence[Word], index: int) -> Iterator[int]:
+    """A word, and every word above it up to the root."""
+    while index >= 0:
+        yield index
+        index = words[index].head
 
 
 def _with_two_roles(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:

@@ -65,3 +65,18 @@ def test_what_a_word_governs() -> None:
     assert tree.texts.index("left") in tree.subtree(0)
     assert tree.is_contiguous(0)
     assert tree.is_past(tree.root)
+
+
+def test_moved_words_form_no_ring() -> None:
+    """Two corrections of the parser's tree once hung words on each other: it never ended."""
+    text = (
+        "She hardly needs to mention it--the media bring it up anyway--but she invokes it subtly, "
+        "alluding (as she did on two Sunday talk shows) to women who drive their daughters halfway "
+        "across the state to shake my hand, a woman they dare to believe in."
+    )
+    tree = Tree(text, PARSER.parse([text])[text])
+    for index in range(len(tree.words)):
+        above = [index]
+        while above[-1] >= 0:
+            above.append(tree.words[above[-1]].head)
+            assert len(above) == len(set(above))
