@@ -106,8 +106,8 @@ def test_the_python_of_the_readme_runs(
     monkeypatch.syspath_prepend(clone)
     exec(EXAMPLE, {})
     printed = capfd.readouterr()
-    assert re.search(r"^ factual_correctness +0\.450 ", printed.out, re.MULTILINE)
-    assert "0.708" in printed.out
+    assert re.search(r"^ factual_correctness +0\.442 ", printed.out, re.MULTILINE)
+    assert "0.717" in printed.out
     assert printed.err == ""
     Path("my_metrics.py").write_text(METRIC, "utf-8")
     answers = [{"response": "The tower stands in Paris. It opened in 1889."}]

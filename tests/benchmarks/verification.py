@@ -8,8 +8,14 @@ of them in the network. Columns, in per cent:
 - `shipped`: the weights that claimflow carries, which were fitted on these rows;
 - `overlap`: 0.6 x unigram + 0.4 x bigram coverage of the claim, with the
   threshold that is best in the mean over all other sets;
+- `off`: as `left out`, the expected calibration error: by how much the mean probability of entailed
+  and the share of entailed rows differ, on average over ten equal bins of probability;
 - `verdicts`: shipped weights, the verdicts that are right, where the labels are all three;
-- `precision`, `recall`: shipped weights, of the verdict contradicted on the same rows.
+- `precision`, `recall`: shipped weights, of the verdict contradicted on the same rows;
+- `reversed`: shipped weights, the entailed rows with the verdict contradicted, where the labels are
+  at least two of the three.
+
+The last lines have the `off` and the `reversed` of all rows together.
 """
 
 import re
@@ -36,8 +42,9 @@ COMPARED = (
 )  # fmt: skip
 """The sets over which models are compared."""
 
-COLUMNS = ("left out", "read", "shipped", "overlap")
-VERDICT_COLUMNS = ("verdicts", "precision", "recall")
+COLUMNS = ("left out", "read", "shipped", "overlap", "off")
+VERDICT_COLUMNS = ("verdicts", "precision", "recall", "reversed")
+BINS = 10
 
 
 def main() -> None:
@@ -47,44 +54,64 @@ def main() -> None:
     names = sorted({row.family for row in rows})
     shipped = read_weights(SHIPPED)[0]
     overlaps = {name: overlap_of([r for r in rows if r.family == name]) for name in names}
-    figures = {name: figures_of(name, data, shipped, overlaps) for name in names}
+    left_out = {name: left_out_probabilities(name, data) for name in names}
     columns = "".join(f"{column:>10}" for column in (*COLUMNS, *VERDICT_COLUMNS))
     print(f"{'data set':22}{'rows':>6}{columns}")
+    figures, reversed_rows = dict[str, dict[str, float]](), list[bool]()
     for name in names:
-        verdicts = verdict_figures(data.part([_of(row, name) for row in data.rows]), shipped)
+        part = data.part([_of(row, name) for row in data.rows])
+        figures[name] = figures_of(name, part, left_out[name], shipped, overlaps)
+        verdicts, reversals = verdict_figures(part, shipped)
+        reversed_rows += reversals
         line = "".join(f"{figures[name][column]:10.1f}" for column in COLUMNS)
         print(f"{name:22}{len(overlaps[name][0]):6}{line}{verdicts}")
     for title, chosen in (("mean of the 8 compared", COMPARED), ("mean of all", tuple(names))):
         means = [np.mean([figures[name][column] for name in chosen]) for column in COLUMNS]
         print(f"{title:28}" + "".join(f"{mean:10.1f}" for mean in means))
+    truth = np.concatenate([overlaps[name][0] for name in names])
+    pooled = calibration_error(truth, np.concatenate([left_out[name] for name in names]))
+    print(f"all rows together: off by {pooled:.1f}")
+    share = 100 * np.mean(reversed_rows)
+    print(f"entailed but contradicted: {share:.1f} of {len(reversed_rows):,}")
     speed(rows)
+
+
+def left_out_probabilities(name: str, data: Measurements) -> np.ndarray:
+    """Probabilities of entailed for the rows of `name`, by weights fitted without them."""
+    weights = fit_weights(data.part([row.family != name for row in data.rows]))
+    return entailed(data.part([_of(row, name) for row in data.rows]), weights)
 
 
 def figures_of(
     name: str,
-    data: Measurements,
+    part: Measurements,
+    left_out: np.ndarray,
     shipped: Weights,
     overlaps: dict[str, tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, float]:
-    """Balanced accuracy of each column on the data set `name`."""
-    left_out = data.part([_of(row, name) for row in data.rows])
-    weights = fit_weights(data.part([row.family != name for row in data.rows]))
+    """`COLUMNS` of the rows `part` of the data set `name`."""
     truth, scores = overlaps[name]
-    read = left_out.features[:, left_out.names.index("read_entailed")]
+    read = part.features[:, part.names.index("read_entailed")]
+    shares = threshold({other: one for other, one in overlaps.items() if other != name})
     return {
-        "left out": accuracy(left_out, weights),
-        "read": balanced_accuracy(truth_of(left_out), read >= 0),
-        "shipped": accuracy(left_out, shipped),
-        "overlap": balanced_accuracy(
-            truth, scores >= threshold({n: o for n, o in overlaps.items() if n != name})
-        ),
+        "left out": balanced_accuracy(truth_of(part), left_out >= 0.5),
+        "read": balanced_accuracy(truth_of(part), read >= 0),
+        "shipped": balanced_accuracy(truth_of(part), entailed(part, shipped) >= 0.5),
+        "overlap": balanced_accuracy(truth, scores >= shares),
+        "off": calibration_error(truth_of(part), left_out),
     }
 
 
-def accuracy(data: Measurements, weights: Weights) -> float:
-    """Balanced accuracy of `weights` at 0.5."""
-    judgements = [_probabilities(data, weights, row)[0] >= 0.5 for row in range(len(data.rows))]
-    return balanced_accuracy(truth_of(data), np.array(judgements))
+def entailed(data: Measurements, weights: Weights) -> np.ndarray:
+    """The probability of entailed of each row."""
+    return np.array([_probabilities(data, weights, row)[0] for row in range(len(data.rows))])
+
+
+def calibration_error(truth: np.ndarray, probabilities: np.ndarray) -> float:
+    """Expected calibration error over `BINS` equal bins, in per cent (Guo et al. 2017)."""
+    bins = np.minimum((probabilities * BINS).astype(int), BINS - 1)
+    apart = [abs((probabilities - truth)[bins == number].sum()) for number in set(bins)]
+    return float(100 * sum(apart) / len(truth))
 
 
 def truth_of(data: Measurements) -> np.ndarray:
@@ -92,12 +119,13 @@ def truth_of(data: Measurements) -> np.ndarray:
     return np.array([row.entailed for row in data.rows])
 
 
-def verdict_figures(data: Measurements, weights: Weights) -> str:
-    """`VERDICT_COLUMNS` on the rows with one of three labels; blank where a label never occurs."""
+def verdict_figures(data: Measurements, weights: Weights) -> tuple[str, list[bool]]:
+    """`VERDICT_COLUMNS` on the rows with one of three labels, and which entailed ones are reversed.
+
+    Columns are blank where the data set lacks a label that they need.
+    """
     known = data.part([row.label in ("entailed", "contradicted", "neutral") for row in data.rows])
     labels = np.array([row.label for row in known.rows])
-    if len(set(labels)) < 3:
-        return ""
     verdict_of = VerifyClaims(against="reference").verdict_of
     verdicts = np.array(
         [
@@ -105,13 +133,19 @@ def verdict_figures(data: Measurements, weights: Weights) -> str:
             for row in range(len(known.rows))
         ]
     )
+    if not len(labels):
+        return "", []
     contradicted, right = verdicts == "contradicted", verdicts == labels
+    wrong = contradicted[labels == "entailed"]
+    if len(set(labels)) < 3:
+        return " " * 30 + f"{100 * wrong.mean():10.1f}", wrong.tolist()
     figures = (
         right.mean(),
         right[contradicted].mean(),
         right[labels == "contradicted"].mean(),
+        wrong.mean(),
     )
-    return "".join(f"{100 * figure:10.1f}" for figure in figures)
+    return "".join(f"{100 * figure:10.1f}" for figure in figures), wrong.tolist()
 
 
 def _probabilities(data: Measurements, weights: Weights, row: int) -> tuple[float, float, float]:

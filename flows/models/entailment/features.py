@@ -17,6 +17,7 @@ from claimflow.flows.models.entailment.texts import (
     PreparedClaim,
     PreparedPremise,
     is_mostly_latin,
+    numbers_as_in,
     premise_excerpt,
 )
 from claimflow.flows.models.entailment.tokens import Kind, Token, is_content, stem
@@ -24,7 +25,7 @@ from claimflow.flows.models.entailment.word_lists import ANSWERS, NEGATIONS
 from claimflow.flows.models.entailment.word_relations import ROOT_LETTERS, opposites, share_root
 from claimflow.stages.tools import Pair
 
-FEATURES_VERSION: Final = 3
+FEATURES_VERSION: Final = 4
 """Raised when the same texts start to give other numbers; part of the model's identity."""
 
 NETWORK_FEATURES: Final = ("read_entailed", "read_contradicted")
@@ -76,13 +77,17 @@ def measure_pairs(pairs: Iterable[Pair], read_logits: ReadLogits) -> dict[Pair, 
     """Features of the distinct `pairs`, without those where either text has no word.
 
     A premise is prepared once for all its claims. `read_logits` is called only where the network
-    can read a claim, with an excerpt of each premise.
+    can read a claim, with an excerpt of each premise and the claim's numbers written as there.
     """
     measured: dict[Pair, PairFeatures] = {}
     for group in _groups(pairs):
         prepared = list(_prepare(group))
         readable = [one for one in prepared if is_mostly_latin(one.pair.claim)]
-        texts = [(premise_excerpt(one.premise, one.claim), one.pair.claim) for one in readable]
+        excerpts = (premise_excerpt(one.premise, one.claim) for one in readable)
+        texts = [
+            (excerpt, numbers_as_in(excerpt, one.pair.claim))
+            for excerpt, one in zip(excerpts, readable, strict=True)
+        ]
         rows = read_logits(texts) if texts else ()
         logits = dict(zip((one.pair for one in readable), rows, strict=True))
         for one in prepared:

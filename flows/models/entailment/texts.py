@@ -1,6 +1,7 @@
 """Claims and premises split and tokenised, and the excerpt of a premise that the network reads."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -113,6 +114,26 @@ def _cut(tokens: list[Token]) -> Iterator[list[Token]]:
 def is_mostly_latin(claim: str) -> bool:
     """Whether at least half of the letters are Latin; the network hardly knows others."""
     return 2 * len(_LATIN.findall(claim)) >= len(_LETTER.findall(claim))
+
+
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|[.,]\d)")
+_DIGITS = re.compile(r"(?<![\d.,])\d{4,18}(?!\d|[.,]\d)")
+
+
+def numbers_as_in(premise: str, claim: str) -> str:
+    """`claim` with its numbers written as in `premise`, with or without commas between thousands.
+
+    The network reads "2,300" as three tokens and "2300" as another one.
+    """
+    grouped, plain = set(_GROUPED.findall(premise)), set(_DIGITS.findall(premise))
+
+    def other(match: re.Match[str]) -> str:
+        number = match[0]
+        written = f"{int(number):,}" if "," not in number else number.replace(",", "")
+        there, own = (grouped, plain) if "," in written else (plain, grouped)
+        return written if written in there and number not in own else number
+
+    return _GROUPED.sub(other, _DIGITS.sub(other, claim))
 
 
 def premise_excerpt(premise: PreparedPremise, claim: PreparedClaim) -> str:

@@ -1,16 +1,20 @@
-"""The training examples: human-labelled pairs, and pairs made of them by rule.
+"""The training examples: labelled pairs, and pairs made of them by rule.
 
 Made by rule are claims with another number, name, polarity or opposite; claims paired with
 other documents; half-supported claims; claims copied from the premise; and both directions of a
-sentence that people split in two. Premises are placed among sentences of other documents, since
-evidence is seldom isolated.
+sentence that people split in two. `read_claims.py` makes more, of claims that the embedded
+decomposer finds in premises. How often a premise stands among sentences of other documents is said
+with each example, since evidence is seldom isolated; `encoding.py` puts them there.
 """
 
 import gzip
 import json
-from collections import defaultdict
+import re
+from bisect import bisect
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Final, Literal, NamedTuple
@@ -19,6 +23,9 @@ from claimflow.stages.text.sentences import split_sentences
 from tests.benchmarks.training import changes
 
 LABELLED: Final = Path(__file__).parents[2] / "data" / "entailment" / "nli_train.jsonl.gz"
+
+FURTHER: Final = LABELLED.with_name("nli_more.jsonl.gz")
+"""Short pairs in which shared words say less about the label."""
 
 Label = Literal["entailed", "contradicted", "neutral", "not"]
 """`not`: not entailed, either contradicted or neutral."""
@@ -38,8 +45,26 @@ FILLING: Final = (
 SPLIT: Final = "wikisplit.test"
 SHORT: Final = ("mnli.dev", "snli.dev")
 
-_MADE: Final = 0.7
+MADE: Final = 0.7
 """Weight of a row made by rule."""
+
+TEMPLATES: Final = (
+    "made_numbers", "made_roles", "hans_templates", "help_and", "help_or",
+    "entailmentbank_withheld",
+)  # fmt: skip
+"""Sources of further pairs that were made of few templates: fewer of them are read."""
+
+_TEMPLATE: Final = 0.5
+"""Weight of such a row."""
+
+_BANDS: Final = (0.3, 0.6, 0.9)
+"""Word overlap at which further pairs of one source and label are divided into cells."""
+
+_CELL, _TEMPLATE_CELL = 2_500, 900
+"""Rows of a cell that an epoch has, on average, at most."""
+
+_DRAWS: Final = 3
+"""Draws of the pairs made by rule that are read in turn."""
 
 _LONGEST: Final = 900
 """Characters of the longest premise to which sentences are added."""
@@ -55,12 +80,18 @@ class Labelled(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A training pair with its weight in the loss."""
+    """A training pair with its weight in the loss.
+
+    `among` is the probability that sentences of other documents are put around the premise, `times`
+    how often an epoch has the example on average.
+    """
 
     premise: str
     claim: str
     label: Label
     weight: float
+    among: float
+    times: float = 1.0
 
 
 def read_labelled(path: Path = LABELLED) -> list[Labelled]:
@@ -70,8 +101,41 @@ def read_labelled(path: Path = LABELLED) -> list[Labelled]:
     return [Labelled(r["source"], r["premise"], r["claim"], r["label"]) for r in rows]
 
 
+def further_examples(rows: list[Labelled]) -> Iterator[Example]:
+    """`rows`, with no more of a source, label and band of word overlap than of the others."""
+    cells = defaultdict[tuple[str, str, int], list[Labelled]](list)
+    for row in rows:
+        cells[row.source, row.label, bisect(_BANDS, _overlap(row))].append(row)
+    for (source, _, _), cell in sorted(cells.items()):
+        template = source in TEMPLATES
+        times = min(1.0, (_TEMPLATE_CELL if template else _CELL) / len(cell))
+        changed = MADE if source.startswith("wikisplit.more_") else 1.0
+        for row in cell:
+            weight = _TEMPLATE if template else changed
+            yield example(row.premise, row.claim, row.label, weight, 0.3)._replace(times=times)
+
+
+def _overlap(row: Labelled) -> float:
+    """Share of the words of the claim, and of the pairs of words, that the premise has."""
+    there, words = (
+        [word.lower() for word in re.findall(r"\w+", text)] for text in (row.premise, row.claim)
+    )
+    known, pairs_there, pairs = set(there), set(pairwise(there)), list(pairwise(words))
+    unigram = sum(word in known for word in words) / max(1, len(words))
+    bigram = sum(pair in pairs_there for pair in pairs) / len(pairs) if pairs else unigram
+    return 0.6 * unigram + 0.4 * bigram
+
+
+def example(premise: str, claim: str, label: Label, weight: float, among: float) -> Example:
+    """An example; a long premise stays alone."""
+    return Example(premise, claim, label, weight, 0.0 if len(premise) > _LONGEST else among)
+
+
 class Examples:
-    """Makes the examples of one epoch after another, different ones each time."""
+    """Draws examples from labelled rows, different ones each time.
+
+    `filling` are sentences to put around the premises of others.
+    """
 
     def __init__(self, rows: list[Labelled], seed: int) -> None:
         self._rows = rows
@@ -83,7 +147,7 @@ class Examples:
             if row.label == "entailed":
                 self._entailed[row.premise].append(row.claim)
         self._names = [n for row in self._of[SPLIT][::3] for n in changes.NAME.findall(row.premise)]
-        self._filling = list(self._sentences())
+        self.filling = list(self._sentences())
         self._halves: dict[str, list[str]] = defaultdict(list)
         for row in self._of[SPLIT]:
             self._halves[row.premise].append(row.claim)
@@ -95,18 +159,21 @@ class Examples:
                     if 25 < end - start < 300:
                         yield row.premise[start:end]
 
-    def epoch(self) -> list[Example]:
-        """The examples of the next epoch, in a random order."""
+    def drawn(self, draws: int = _DRAWS) -> list[Example]:
+        """The distinct examples of `draws` draws; one that all have counts once an epoch."""
+        found = Counter(one for _ in range(draws) for one in self._draw())
+        return [one._replace(times=count / draws) for one, count in found.items()]
+
+    def _draw(self) -> Iterator[Example]:
         twice = [row for source in TWICE for row in self._of[source]]
-        examples = [e for row in [*self._rows, *twice] for e in self._from(row)]
+        for row in [*self._rows, *twice]:
+            yield from self._from(row)
         for whole, halves in self._halves.items():
-            examples += self._directions(whole, halves)
-        self._random.shuffle(examples)
-        return examples
+            yield from self._directions(whole, halves)
 
     def _from(self, row: Labelled) -> Iterator[Example]:
         share = 0.12 if row.source in SHORT else 0.3
-        yield Example(self._padded(row.premise, share), row.claim, row.label, 1.0)
+        yield example(row.premise, row.claim, row.label, 1.0, share)
         if row.label == "entailed":
             yield from self._changed(row)
         if self._random.random() < 0.06:
@@ -120,24 +187,8 @@ class Examples:
         if self._random.random() < 0.05 and row.label != "entailed":
             yield from self._copied(row.premise)
 
-    def _made(self, premise: str, claim: str, label: Label, padded: float = 0.25) -> Example:
-        return Example(self._padded(premise, padded), claim, label, _MADE)
-
-    def _padded(self, premise: str, share: float) -> str:
-        """The premise, with probability `share` among one to five sentences of other documents."""
-        if self._random.random() >= share or len(premise) > _LONGEST:
-            return premise
-        count = self._random.randint(1, 5)
-        before = self._random.randint(0, count)
-        start = self._random.randrange(len(self._filling) - count)
-        together = self._random.random() < 0.5
-        others = (
-            self._filling[start : start + count]
-            if together
-            else self._random.sample(self._filling, count)
-        )
-        own = premise if premise[-1:] in '.!?"' else f"{premise}."
-        return " ".join([*others[:before], own, *others[before:]])
+    def _made(self, premise: str, claim: str, label: Label, among: float = 0.25) -> Example:
+        return example(premise, claim, label, MADE, among)
 
     def _changed(self, row: Labelled) -> Iterator[Example]:
         drawn = self._random.random()

@@ -37,7 +37,8 @@ class Network(torch.nn.Module):
 
     def forward(self, batch: Sequence[EncodedPair]) -> torch.Tensor:
         """Logits of `CLASSES`, a row per pair."""
-        ids, kinds, mask = padded(batch)
+        device = self.head.weight.device
+        ids, kinds, mask = (part.to(device) for part in padded(batch))
         hidden = self.bert(
             input_ids=ids, token_type_ids=kinds, attention_mask=mask
         ).last_hidden_state
@@ -137,12 +138,12 @@ def padded(batch: Sequence[EncodedPair]) -> tuple[torch.Tensor, torch.Tensor, to
     return ids, kinds, mask
 
 
-def loss(logits: torch.Tensor, labels: Sequence[str], weights: Sequence[float]) -> torch.Tensor:
-    """Mean log loss; for `not` the probabilities of contradicted and neutral are added."""
-    logs = functional.log_softmax(logits, 1)
-    lost = [
-        torch.logsumexp(row[1:], 0) if label == "not" else row[CLASSES.index(label)]
-        for row, label in zip(logs, labels, strict=True)
-    ]
-    share = torch.tensor(weights)
-    return -(torch.stack(lost) * share).sum() / share.sum()
+def log_losses(logs: torch.Tensor, labels: Sequence[str]) -> torch.Tensor:
+    """The log loss of each row of log probabilities.
+
+    For `not` the probabilities of contradicted and neutral are added.
+    """
+    known = [CLASSES.index(label) if label in CLASSES else -1 for label in labels]
+    wanted = torch.tensor(known, device=logs.device)
+    own = logs.gather(1, wanted.clamp(min=0).unsqueeze(1)).squeeze(1)
+    return -torch.where(wanted < 0, torch.logsumexp(logs[:, 1:], 1), own)

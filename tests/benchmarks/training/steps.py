@@ -22,7 +22,8 @@ class Schedule(NamedTuple):
 class Training:
     """A network, its optimizer and the progress, with a checkpoint in `folder`.
 
-    `own` are the parameters of the encoder, `heads` those of the head.
+    `own` are the parameters of the encoder, `heads` those of the head. With `averaged`, the running
+    mean of these is kept, to which each step keeps that share of the mean before it.
     """
 
     def __init__(
@@ -32,9 +33,12 @@ class Training:
         heads: Iterable[torch.nn.Parameter],
         schedule: Schedule,
         folder: Path,
+        averaged: float | None = None,
     ) -> None:
         self.network, self._file, self._schedule = network, folder / "checkpoint.pt", schedule
         groups = [{"params": list(own)}, {"params": list(heads)}]
+        self._trained = [parameter for group in groups for parameter in group["params"]]
+        self._averaged, self._means = averaged, [one.detach().clone() for one in self._trained]
         self._optimizer = torch.optim.AdamW(groups, weight_decay=schedule.decay)
         self.step = 0
 
@@ -44,6 +48,7 @@ class Training:
             kept: dict[str, Any] = torch.load(self._file, map_location=device)
             self.network.load_state_dict(kept["network"])
             self._optimizer.load_state_dict(kept["optimizer"])
+            self._means = kept["means"]
             torch.set_rng_state(kept["random"].cpu())
             self.step = kept["step"]
 
@@ -53,6 +58,7 @@ class Training:
         kept = {
             "network": self.network.state_dict(),
             "optimizer": self._optimizer.state_dict(),
+            "means": self._means,
             "random": torch.get_rng_state(),
             "step": self.step,
         }
@@ -72,4 +78,15 @@ class Training:
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self._optimizer.step()
         self.step += 1
+        if self._averaged is not None:
+            # Early on the mean would consist of the first weights.
+            kept = min(self._averaged, (1 + self.step) / (10 + self.step))
+            for mean, parameter in zip(self._means, self._trained, strict=True):
+                mean.lerp_(parameter.detach(), 1 - kept)
         return float(lost.detach())
+
+    def take_means(self) -> None:
+        """Give the network the running means as its weights."""
+        with torch.no_grad():
+            for mean, parameter in zip(self._means, self._trained, strict=True):
+                parameter.copy_(mean)
