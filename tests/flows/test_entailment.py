@@ -77,6 +77,20 @@ def test_label(model: EmbeddedEntailment, premise: str, claim: str, expected: st
 
 
 @pytest.mark.parametrize(
+    ("premise", "claim"),
+    [
+        (TOWER[:37], "The Eiffel Tower has a height of 1000ft."),
+        ("Oil prices will rise next year.", "Oil prices will fall next year."),
+    ],
+)
+def test_what_the_premise_does_not_say_is_not_entailed(
+    model: EmbeddedEntailment, premise: str, claim: str
+) -> None:
+    """Whether such a claim is contradicted or neutral is close."""
+    assert label(judge(model, premise, claim)) != "entailed"
+
+
+@pytest.mark.parametrize(
     ("premise", "claim", "read"),
     [
         ("It employs 2,300 people.", "2300 people work there.", "2,300 people work there."),

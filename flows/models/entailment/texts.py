@@ -117,7 +117,10 @@ def is_mostly_latin(claim: str) -> bool:
 
 
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|[.,]\d)")
+"""A whole number with commas between thousands."""
+
 _DIGITS = re.compile(r"(?<![\d.,])\d{4,18}(?!\d|[.,]\d)")
+"""One without; no longer, as Python refuses to convert very long ones."""
 
 
 def numbers_as_in(premise: str, claim: str) -> str:

@@ -9,18 +9,17 @@ with each example, since evidence is seldom isolated; `encoding.py` puts them th
 
 import gzip
 import json
-import re
 from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Final, Literal, NamedTuple
 
 from claimflow.stages.text.sentences import split_sentences
 from tests.benchmarks.training import changes
+from tests.benchmarks.verification import overlap
 
 LABELLED: Final = Path(__file__).parents[2] / "data" / "entailment" / "nli_train.jsonl.gz"
 
@@ -105,7 +104,7 @@ def further_examples(rows: list[Labelled]) -> Iterator[Example]:
     """`rows`, with no more of a source, label and band of word overlap than of the others."""
     cells = defaultdict[tuple[str, str, int], list[Labelled]](list)
     for row in rows:
-        cells[row.source, row.label, bisect(_BANDS, _overlap(row))].append(row)
+        cells[row.source, row.label, bisect(_BANDS, overlap(row.premise, row.claim))].append(row)
     for (source, _, _), cell in sorted(cells.items()):
         template = source in TEMPLATES
         times = min(1.0, (_TEMPLATE_CELL if template else _CELL) / len(cell))
@@ -113,17 +112,6 @@ def further_examples(rows: list[Labelled]) -> Iterator[Example]:
         for row in cell:
             weight = _TEMPLATE if template else changed
             yield example(row.premise, row.claim, row.label, weight, 0.3)._replace(times=times)
-
-
-def _overlap(row: Labelled) -> float:
-    """Share of the words of the claim, and of the pairs of words, that the premise has."""
-    there, words = (
-        [word.lower() for word in re.findall(r"\w+", text)] for text in (row.premise, row.claim)
-    )
-    known, pairs_there, pairs = set(there), set(pairwise(there)), list(pairwise(words))
-    unigram = sum(word in known for word in words) / max(1, len(words))
-    bigram = sum(pair in pairs_there for pair in pairs) / len(pairs) if pairs else unigram
-    return 0.6 * unigram + 0.4 * bigram
 
 
 def example(premise: str, claim: str, label: Label, weight: float, among: float) -> Example:

@@ -10,7 +10,7 @@ import gzip
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple, TypeVar
@@ -124,7 +124,7 @@ def _divided(path: Path = SPLIT_PAIRS) -> Iterator[Source]:
             yield Source(row["source"], row["sentence"], _usable(row["parts"]))
 
 
-def _usable(claims: Iterator[str] | list[str]) -> list[str]:
+def _usable(claims: Iterable[str]) -> list[str]:
     return [claim for claim in claims if 12 < len(claim) < 300]
 
 

@@ -22,8 +22,8 @@ class Schedule(NamedTuple):
 class Training:
     """A network, its optimizer and the progress, with a checkpoint in `folder`.
 
-    `own` are the parameters of the encoder, `heads` those of the head. With `averaged`, the running
-    mean of these is kept, to which each step keeps that share of the mean before it.
+    `own` are the parameters of the encoder, `heads` those of the head. With `averaged`, a running
+    mean of them is kept: after each step `averaged` x the mean + (1 - `averaged`) x the weights.
     """
 
     def __init__(
@@ -38,7 +38,9 @@ class Training:
         self.network, self._file, self._schedule = network, folder / "checkpoint.pt", schedule
         groups = [{"params": list(own)}, {"params": list(heads)}]
         self._trained = [parameter for group in groups for parameter in group["params"]]
-        self._averaged, self._means = averaged, [one.detach().clone() for one in self._trained]
+        self._averaged = averaged
+        kept = self._trained if averaged is not None else []
+        self._means = [one.detach().clone() for one in kept]
         self._optimizer = torch.optim.AdamW(groups, weight_decay=schedule.decay)
         self.step = 0
 
@@ -86,7 +88,7 @@ class Training:
         return float(lost.detach())
 
     def take_means(self) -> None:
-        """Give the network the running means as its weights."""
+        """Give the network the running means as its weights; needs `averaged`."""
         with torch.no_grad():
             for mean, parameter in zip(self._means, self._trained, strict=True):
                 parameter.copy_(mean)
