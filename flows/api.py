@@ -440,7 +440,7 @@ def run_pipeline(
         redact=redact,
         call_timeout=call_timeout,
         answered=observer.questions_answered,
-        fresh=choice.fresh,
+        fresh=dict.fromkeys(choice.fresh, choice.fresh_since),
         open_shared_limiter=open_shared_limiter,
     )
     steps = [step.name for step in choice.steps]

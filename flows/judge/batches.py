@@ -139,7 +139,18 @@ class BatchQueue:
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """Note the end of a task. Where one breaks off, all that wait get its error."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            for one in self._queued:
+                one.reply.set_exception(error)
+            self._queued.clear()
+            for batch_id in list(self._awaited):
+                self._fail(batch_id, error)
 
     async def _submit_when_quiet(self) -> None:
         seen = -1
@@ -172,7 +183,8 @@ class BatchQueue:
                 await asyncio.to_thread(self._batches.refused, batch_id, error.message)
             self._fail(batch_id, error)
             return
-        self._message(f"{self._label}: a batch of {len(waiting):,} calls is submitted")
+        calls_text = "1 call" if len(waiting) == 1 else f"{len(waiting):,} calls"
+        self._message(f"{self._label}: a batch of {calls_text} is submitted")
         await self._follow(batch_id, provider_batch)
 
     async def _create(self, batch_id: str, awaited: dict[str, _Waiting]) -> str:

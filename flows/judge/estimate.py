@@ -239,18 +239,21 @@ class CountingEmbedder:
         asked: set[str],
         *,
         fresh: bool = False,
+        since: datetime | None = None,
     ) -> None:
         self.tally = Tally()
         self._identity = endpoint_identity(endpoint)
         self._per_call = endpoint.texts_per_call
         self._ledger = ledger
         self._fresh = fresh
+        self._since = since
         self._asked = asked
 
     def embed(self, texts: Sequence[str]) -> pl.DataFrame:
         """As `Embedder.embed`; no text has an embedding."""
         keys = {text: content_key("embedding", self._identity, text) for text in texts}
-        known = set() if self._fresh else self._ledger.recall(list(keys.values())).keys()
+        asked = [] if self._fresh else list(keys.values())
+        known = self._ledger.recall(asked, since=self._since).keys()
         self.tally.answers += len(known)
         missing = [text for text, key in keys.items() if key not in known | self._asked]
         self._asked.update(keys[text] for text in missing)

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from claimflow.flows.judge.asking import Asking
@@ -98,8 +99,9 @@ class Session:
 
     Setting `stop` ends all calls. With `redact` the record of calls keeps hashes in place of
     texts. `answered(step, done, of)` is called with the progress of each batch of questions. The
-    steps in `fresh` ask again what was answered before the session started. `open_shared_limiter`
-    opens the limits that other runs share. No call takes longer than `call_timeout`.
+    steps in `fresh` ask again what was answered before their time in it, None for the session's
+    start. `open_shared_limiter` opens the limits that other runs share. No call takes longer than
+    `call_timeout`.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class Session:
         redact: bool = False,
         call_timeout: timedelta | None = None,
         answered: Answered = lambda _step, _done, _of: None,
-        fresh: Collection[str] = (),
+        fresh: Mapping[str, datetime | None] = MappingProxyType({}),
         open_shared_limiter: OpenSharedLimiter = no_shared_limit,
     ) -> None:
         self.ledger = ledger
@@ -121,7 +123,7 @@ class Session:
         self.answered = answered
         self.call_timeout = call_timeout
         self._started_at = now()
-        self._since = dict.fromkeys(fresh, self._started_at)
+        self._since = {step: since or self._started_at for step, since in fresh.items()}
         self._open_shared_limiter = open_shared_limiter
         self._shared_limiters: list[SharedLimiter] = []
         self._providers: dict[str, JudgeProvider] = {}

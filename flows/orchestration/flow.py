@@ -1,15 +1,18 @@
 """The Prefect flow: one run of a pipeline, with a task run per step."""
 
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
+from uuid import UUID
 
 import httpx
 from prefect import flow, get_run_logger
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectException
 from prefect.runtime import deployment, flow_run
-from prefect.states import Completed
+from prefect.states import Completed, Scheduled
 
 from claimflow.flows.api import RunResult, run_pipeline
 from claimflow.flows.errors import InputError, PendingError
@@ -21,7 +24,7 @@ from claimflow.flows.orchestration.artifacts import (
 )
 from claimflow.flows.orchestration.recovery import label_with_process
 from claimflow.flows.orchestration.shared_limits import shared_limits_of
-from claimflow.flows.orchestration.task_runs import TaskRunObserver
+from claimflow.flows.orchestration.task_runs import AWAITING, TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.times import Duration, to_timedelta
 from claimflow.flows.pipeline.yaml_source import load_yaml
@@ -38,6 +41,12 @@ FINISHED: ContextVar[list[RunResult | PendingError] | None] = ContextVar("FINISH
 A caller of the flow that gets an exception, because a gate failed or the server was lost, finds it
 there."""
 
+_BATCH_WAIT: Final = timedelta(minutes=10)
+"""How long a run of a deployment waits for batches before it leaves them to a later run."""
+
+_COLLECT_AFTER: Final = timedelta(minutes=15)
+"""When that later run starts."""
+
 
 def run_name() -> str:
     """The name of a flow run: its deployment or its pipeline, and the scheduled time in UTC."""
@@ -51,6 +60,14 @@ def _deployment_name() -> str | None:
     """The name of the deployment; None without one, or if the server cannot be reached."""
     try:
         return str(deployment.name) if deployment.name else None
+    except (httpx.HTTPError, PrefectException):
+        return None
+
+
+def _deployment_id() -> UUID | None:
+    """The id of the deployment; None without one, or if the server cannot be reached."""
+    try:
+        return UUID(str(deployment.id)) if deployment.id else None
     except (httpx.HTTPError, PrefectException):
         return None
 
@@ -108,8 +125,9 @@ def evaluate(
         timeout: End the run after this time, in seconds or as in 2h; finished work is kept.
         call_timeout: Give up a model call, with its retries, after this time.
         batch: Send the calls of judges in batches, at half the price, answered within a day.
-        batch_wait: Wait for batches so long; then the run ends as pending, and the next one
-            collects their replies.
+        batch_wait: Wait for batches so long; then the run ends as pending, and a later one
+            collects their replies. By default 26 hours, for a run of a deployment 10 minutes:
+            it schedules the later run, a quarter of an hour on.
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
         report: A folder to write the HTML report of the run to.
         keep_runs: Keep the newest runs of this pipeline, so many, and those of `keep_days`.
@@ -124,6 +142,7 @@ def evaluate(
         prepared = in_batches(prepared)
     if publish is not None:
         check_place(publish)
+    deployed = _deployment_id()
     longest = None if timeout is None else to_timedelta(timeout)
     finished = FINISHED.get()
     try:
@@ -136,12 +155,12 @@ def evaluate(
                 call_timeout=None if call_timeout is None else to_timedelta(call_timeout),
                 observer=TaskRunObserver(prepared.store),
                 open_shared_limiter=shared_limits_of(prepared.pipeline),
-                batch_wait=None if batch_wait is None else to_timedelta(batch_wait),
+                batch_wait=_batch_wait(batch_wait, deployed),
             )
     except PendingError as error:
         if finished is not None:
             finished.append(error)
-        return Completed(name="Pending", message=str(error))
+        return Completed(name=AWAITING, message=f"{error}{_collect_later(deployed)}")
     if result.nothing_to_do:
         return Completed(message=result.nothing_to_do, data=result.run_id)
     if finished is not None:
@@ -156,3 +175,31 @@ def evaluate(
         retention = Retention(keep_runs, keep_days, pipeline=run.head.pipeline)
         remove_old_runs(result.store, retention, publish, report)
     return final_state(run)
+
+
+def _batch_wait(given: Duration | None, deployed: UUID | None) -> timedelta | None:
+    if given is None:
+        return None if deployed is None else _BATCH_WAIT
+    return to_timedelta(given)
+
+
+def _collect_later(deployed: UUID | None) -> str:
+    """Schedule a run of the deployment that collects the batches; returns when it starts."""
+    if deployed is None:
+        return ""
+    due = datetime.now(UTC) + _COLLECT_AFTER
+    # Runs that end within the same period share one.
+    period = int(due.timestamp() // _COLLECT_AFTER.total_seconds())
+    try:
+        with get_client(sync_client=True) as client:
+            later = client.create_flow_run_from_deployment(
+                deployed,
+                parameters=client.read_flow_run(UUID(str(flow_run.id))).parameters,
+                state=Scheduled(scheduled_time=due),
+                idempotency_key=f"claimflow batches {deployed} {period}",
+            )
+    except (httpx.HTTPError, PrefectException) as error:
+        get_run_logger().warning("no later run is scheduled, the next one collects: %s", error)
+        return ""
+    start = later.expected_start_time or due
+    return f"; a run that collects them is scheduled for {start:%Y-%m-%d %H:%M} UTC"

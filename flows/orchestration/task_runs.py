@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
-from claimflow.flows.errors import StoreBusyError, StoreError
+from claimflow.flows.errors import PendingError, StoreBusyError, StoreError
 from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.run_text import step_result_text
 from claimflow.flows.runner.observer import MakeStep, RunObserver, StepResult
@@ -24,6 +24,11 @@ RETRIES: Final = 2
 
 RETRY_DELAY: Final = 60.0
 """Seconds between two tries."""
+
+AWAITING: Final = "AwaitingBatches"
+"""The state, of type Completed, of a flow run or task run that ended before its batches did.
+
+Not "Pending": to an automation that would be a run which has yet to start."""
 
 
 def _is_not_event_traceback(record: logging.LogRecord) -> bool:
@@ -48,12 +53,13 @@ class TaskRunObserver(RunObserver):
         self._run_id = ""
         self._results: dict[str, StepResult] = {}
         self._states: dict[str, State[Any]] = {}
-        # Steps are made in threads, which do not inherit the context of the flow run.
+        # Other threads make the steps and have messages; they do not inherit the context of the
+        # flow run.
         self._context = copy_context()
 
     def message(self, text: str) -> None:
         """Log it."""
-        get_run_logger().info(text)
+        self._context.copy().run(get_run_logger).info(text)
 
     def run_prepared(self, prepared: Prepared) -> None:
         """Log how many samples there are and which columns their fields are read from."""
@@ -85,7 +91,10 @@ class TaskRunObserver(RunObserver):
         made = _MakeOnce(step, inputs, make)
 
         def work() -> State[None]:
-            made.artifact()
+            try:
+                made.artifact()
+            except PendingError as error:
+                return Completed(name=AWAITING, message=str(error))
             return Completed(message=self._message(step))
 
         task = Task(

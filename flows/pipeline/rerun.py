@@ -1,6 +1,7 @@
 """Rerun options (--again, --only, --from, --failed), resolved to steps."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -82,14 +83,16 @@ class StepSelection(NamedTuple):
     """The steps of a run, in an order that can run.
 
     Steps in `again` are made although their tables are stored; tables of steps in `found` must
-    be stored; steps in `fresh` ask models without the ledger. `run_without_failures` is set where
-    only failed steps were selected and that run has none.
+    be stored; steps in `fresh` ask models again, for all replies that are older than `fresh_since`
+    (None: than the run). `run_without_failures` is set where only failed steps were selected and
+    that run has none.
     """
 
     steps: tuple[Step, ...]
     again: frozenset[str] = frozenset()
     found: frozenset[str] = frozenset()
     fresh: frozenset[str] = frozenset()
+    fresh_since: datetime | None = None
     run_without_failures: str | None = None
 
     @property

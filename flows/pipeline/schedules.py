@@ -112,7 +112,7 @@ class Deployment(YamlModel):
     call_timeout: Duration | None = None
     """A model call, with its retries, is given up after this time; in seconds or as in 2m."""
     batch_wait: Duration | None = None
-    """A run waits so long for batches, then ends as pending; 26h when left out."""
+    """A run waits so long for batches, then another one collects them; 10m when left out."""
     publish: Annotated[str, AfterValidator(valid_location)] | None = None
     """Where the tables of each run are written as Parquet: a folder, relative to this file, or s3://."""
     report: Annotated[str, AfterValidator(_folder)] | None = None

@@ -169,7 +169,7 @@ class StepCounter:
             if isinstance(judge, Judge)
         }
         self._embedders = {
-            name: CountingEmbedder(embedder, Ledger(store), asked, fresh=fresh)
+            name: CountingEmbedder(embedder, Ledger(store), asked, fresh=fresh, since=since)
             for name, embedder in endpoints.items()
             if isinstance(embedder, EmbeddingEndpoint)
         }
@@ -374,10 +374,12 @@ class _Walk:
         self.guessed: set[str] = set()
         asked: set[str] = set()
         asked_alone: set[str] = set()
-        fresh = {one.step for one in planned if one.fresh}
+        fresh = {one.step: one.fresh_since for one in planned if one.fresh}
 
         def counter(name: str, known: set[str], shared: SharedCalls | None = None) -> StepCounter:
-            how: dict[str, Any] = {"name": name, "fresh": name in fresh, "shared": shared}
+            since = fresh.get(name)
+            anew = name in fresh and since is None
+            how: dict[str, Any] = {"name": name, "fresh": anew, "since": since, "shared": shared}
             return StepCounter(endpoints[name], store, known, models, **how)
 
         names = {one.step for one in planned}

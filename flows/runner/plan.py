@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from claimflow.flows.errors import Fault, InputError
@@ -17,7 +18,7 @@ from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.runs import Coverage
-from claimflow.flows.store.store import Store
+from claimflow.flows.store.store import Store, read_table
 
 
 class PlannedStep(NamedTuple):
@@ -25,9 +26,10 @@ class PlannedStep(NamedTuple):
 
     A step waits for the steps in `waits_for` if it depends on the content of their tables whether
     its own can be reused. `artifact` is the table that would be reused. Of a table that would be
-    made, `reused_samples` counts the samples whose rows would be copied from an earlier table, and
-    `fresh` says that models would be asked again. `edits` would be applied to the table of the
-    step, which is `below` if it is in the store.
+    made, `reused_samples` counts the samples whose rows would be copied from an earlier table.
+    `fresh` says that models would be asked again, for all replies that are older than `fresh_since`
+    (None: than the run). `edits` would be applied to the table of the step, which is `below` if it
+    is in the store.
     """
 
     step: str
@@ -37,6 +39,7 @@ class PlannedStep(NamedTuple):
     artifact: Artifact | None = None
     reused_samples: int = 0
     fresh: bool = False
+    fresh_since: datetime | None = None
     edits: tuple[Edit, ...] = ()
     below: Artifact | None = None
 
@@ -92,7 +95,9 @@ def _plan_step(
 ) -> PlannedStep:
     name, stage = step.name, step.stage
     if name in choice.again:
-        return PlannedStep(name, stage.use, "make", fresh=name in choice.fresh)
+        fresh = name in choice.fresh
+        since = choice.fresh_since if fresh else None
+        return PlannedStep(name, stage.use, "make", fresh=fresh, fresh_since=since)
     unknown = tuple(need for need in step.needs if need not in digests)
     if unknown:
         return PlannedStep(name, stage.use, "wait", waits_for=unknown)
@@ -146,6 +151,8 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     if rerun.failed and not failed:
         return StepSelection((), run_without_failures=run_id)
     choice = select_steps(pipeline, rerun, failed)
+    if rerun.fresh:
+        choice = choice._replace(fresh_since=_pending_since(store, pipeline.name))
     option = rerun.scope()
     if option is None:
         return choice
@@ -167,6 +174,23 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
             ]
         )
     return choice
+
+
+def _pending_since(store: Store, pipeline: str) -> datetime | None:
+    """The start of the first pending run since a run of the pipeline ended; None without one.
+
+    A run that asks anew goes on with what such a run has asked.
+    """
+    if not store.path.is_file():
+        return None
+    with store.reading() as connection:
+        query = (
+            "WITH runs AS (FROM audit.runs WHERE pipeline = $pipeline) "
+            "SELECT min(started_at) FROM runs WHERE status = 'pending' AND started_at > coalesce("
+            "(SELECT max(started_at) FROM runs WHERE status IN ('done', 'failed')), '-infinity')"
+        )
+        since: datetime | None = read_table(connection, query, pipeline=pipeline).item()
+    return since
 
 
 def coverage(prepared: Prepared, choice: StepSelection, rerun: Rerun) -> Coverage:

@@ -41,8 +41,11 @@ class Prepared(NamedTuple):
 
 
 def in_batches(prepared: Prepared) -> Prepared:
-    """The same with all judges asked in batches."""
+    """The same with all judges asked in batches. Raises `InputError` where there is none."""
     pipeline = prepared.pipeline
+    if not any(step.judges for step in pipeline.steps):
+        what = "no step asks a judge behind an endpoint"
+        raise InputError([Fault("--batch", what, "remove it")])
     judges = {
         name: judge.model_copy(update={"batch": True}) for name, judge in pipeline.judges.items()
     }

@@ -18,7 +18,7 @@ from claimflow.flows.store.pruning import Retention, prune
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.forks import Forks
-from tests.flows.judged import DECOMPOSE, LABELS, STEPS, Judged, about, sample
+from tests.flows.judged import DECOMPOSE, EMBEDDED, LABELS, STEPS, Judged, about, sample
 
 PRICE = {"input": 1.0, "output": 10.0}
 BY_JUDGE = {**STEPS, "response_claims": DECOMPOSE}
@@ -293,6 +293,15 @@ def test_a_model_without_batches_is_refused(
     assert wrong in capsys.readouterr().err
 
 
+def test_batches_for_a_pipeline_without_a_judge_are_refused(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged.write("a", steps={"response_claims": EMBEDDED}, model="fake")
+    assert judged.command("--batch") == 2
+    wrong = "--batch: no step asks a judge behind an endpoint"
+    assert wrong in capsys.readouterr().err
+
+
 def test_a_run_that_waits_can_be_stopped_and_goes_on(judged: Judged, endpoint: Endpoint) -> None:
     endpoint.behaviour.batches.seconds = 600
     judged.write("abc", batch=True)
@@ -306,6 +315,28 @@ def test_a_run_that_waits_can_be_stopped_and_goes_on(judged: Judged, endpoint: E
     endpoint.behaviour.batches.seconds = 0
     judged.run()
     assert set(submitted(endpoint).values()) == {1}
+
+
+def test_a_fresh_run_goes_on_with_what_a_pending_one_asked(
+    judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its claims are in the ledger when the second run begins, its verdicts in an open batch."""
+    judged.write("ab", steps=BY_JUDGE, batch=True)
+    judged.run()
+    endpoint.behaviour.batches.seconds = 3600
+    assert judged.command("--fresh", "--batch-wait", "1") == 9
+    endpoint.batches.batches[2].created -= 7200
+    assert judged.command("--fresh", "--batch-wait", "1") == 9
+    endpoint.behaviour.batches.seconds = 0
+    capsys.readouterr()
+    assert main(["plan", str(judged.path), "--fresh"]) == 0
+    waiting = "2 calls more are in batches that have not ended, which a run waits for"
+    assert waiting in capsys.readouterr().out
+    assert judged.command("--fresh") == 0
+    assert set(submitted(endpoint).values()) == {2}
+    # This one begins after a run that ended: it asks anew.
+    assert judged.command("--fresh") == 0
+    assert set(submitted(endpoint).values()) == {3}
 
 
 def test_votes_are_calls_of_their_own(judged: Judged, endpoint: Endpoint) -> None:

@@ -173,7 +173,7 @@ def test_an_invalid_reply_of_a_stopped_run_is_not_used_by_a_fresh_one(
         judge.ask(QUESTIONS, FORM, step="a")
     endpoint.behaviour.fault = None
     endpoint.clear()
-    session = Session(Ledger(Store(store)), run_id="f", stop=threading.Event(), fresh={"a"})
+    session = Session(Ledger(Store(store)), run_id="f", stop=threading.Event(), fresh={"a": None})
     settings = {"model": MODEL, "api_base": endpoint.api_base, "timeout": 10}
     EndpointJudge("judge", Judge(**settings), session).ask(QUESTIONS, FORM, step="a")
     session.close()

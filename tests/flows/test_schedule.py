@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -71,6 +73,33 @@ WRITTEN = ("out/*/scores.parquet", "pages/*.html")
 """What a nightly run publishes: a table and a page."""
 
 
+@contextmanager
+def serving(api: Api, folder: Path, **more: str) -> Iterator[None]:
+    """`claimflow serve s.yaml` in a folder, with this server."""
+    # A server of this folder that still runs is used again.
+    home = folder / HOME
+    home.mkdir(parents=True)
+    (home / "address").write_text(api.url.split(":")[-1].removesuffix("/api"), "utf-8")
+    alone = environment(folder / "home", PREFECT_RUNNER_POLL_FREQUENCY="1", **more)
+    alone.pop("PREFECT_API_URL", None)
+    written = folder / "log.txt"
+    with written.open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "serve", "s.yaml"],
+            env=alone,
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        until(lambda: "serving until Ctrl-C" in written.read_text("utf-8"))
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+    assert "leaked" not in written.read_text("utf-8")
+
+
 def samples(first: int, last: int) -> list[str]:
     return [f"s{number:02}" for number in range(first, last)]
 
@@ -84,27 +113,8 @@ def test_a_killed_run_is_resumed_by_the_next(
     judged.write(samples(0, 3), **asking)
     night = "e2e: {pipeline: p.yaml, cron: '0 2 1 * *', publish: out, report: pages}"
     write(tmp_path, night, limits="{e2e-pool: {rpm: 60000}}")
-    # A server of this folder that still runs is used again.
-    home = tmp_path / HOME
-    home.mkdir(parents=True)
-    (home / "address").write_text(api.url.split(":")[-1].removesuffix("/api"), "utf-8")
     # Packages `flows` and `stages` that are not ours are found before all others.
-    alone = environment(
-        tmp_path / "home",
-        PYTHONPATH=add_foreign_packages(tmp_path),
-        PREFECT_RUNNER_POLL_FREQUENCY="1",
-    )
-    alone.pop("PREFECT_API_URL", None)
-    with (tmp_path / "log.txt").open("w") as log:
-        serving = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "serve", "s.yaml"],
-            env=alone,
-            cwd=tmp_path,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        until(lambda: "serving until Ctrl-C" in (tmp_path / "log.txt").read_text("utf-8"))
+    with serving(api, tmp_path, PYTHONPATH=add_foreign_packages(tmp_path)):
         # Runs are planned for as far as a hundred days ahead, three at the least.
         until(lambda: len(api.runs("e2e")) >= 3)
         assert all(run["expected_start_time"][8:19] == "01T02:00:00" for run in api.runs("e2e"))
@@ -138,15 +148,55 @@ def test_a_killed_run_is_resumed_by_the_next(
         statuses = judged.ask("SELECT status FROM audit.runs ORDER BY started_at")
         assert statuses == [("done",), ("killed",), ("done",)]
         assert [len(list(tmp_path.glob(names))) for names in WRITTEN] == [2, 2]
-    finally:
-        serving.terminate()
-        assert serving.wait(60) == 0
     deployment = api.deployment("e2e")
     assert not deployment["paused"]
     assert [one["active"] for one in deployment["schedules"]] == [True]
     (cron,) = (one["schedule"] for one in deployment["schedules"])
     assert (cron["cron"], cron["timezone"]) == ("0 2 1 * *", "UTC")
-    assert "leaked" not in (tmp_path / "log.txt").read_text("utf-8")
+
+
+def test_a_night_in_batches_is_collected_by_a_later_run(
+    api: Api, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    """Also where all replies are asked anew, and although no process waits meanwhile."""
+    judged = Judged(tmp_path, endpoint)
+    judged.write("abc", batch=True)
+    judged.run()
+    write(
+        tmp_path,
+        "batches: {pipeline: p.yaml, cron: '0 2 1 * *', parameters: {fresh: true}, batch_wait: 1}",
+    )
+    endpoint.behaviour.batches.seconds = 3600
+    with serving(api, tmp_path):
+        until(lambda: len(api.runs("batches")) >= 3)
+        before = {run["id"] for run in api.runs("batches")}
+        night = api.trigger("batches")
+        assert api.ended(night) == "COMPLETED"
+        state = api.run(night)["state"]
+        assert state["name"] == "AwaitingBatches"
+        (later,) = (
+            run
+            for run in api.runs("batches")
+            if run["id"] not in before | {night} and not run["auto_scheduled"]
+        )
+        due = datetime.fromisoformat(later["expected_start_time"])
+        assert 14 < (due - datetime.now(UTC)).total_seconds() / 60 < 15
+        assert f"a run that collects them is scheduled for {due:%Y-%m-%d %H:%M} UTC" in str(state)
+        # Nothing is red.
+        tasks = ask(f"{api.url}/task_runs/filter", {"flow_runs": {"id": {"any_": [night]}}})
+        assert {task["state_type"] for task in tasks} == {"COMPLETED"}
+        endpoint.behaviour.batches.seconds = 0
+        soon = {"type": "SCHEDULED", "state_details": {"scheduled_time": str(datetime.now(UTC))}}
+        ask(f"{api.url}/flow_runs/{later['id']}/set_state", {"state": soon, "force": True})
+        assert api.ended(later["id"]) == "COMPLETED"
+        assert api.run(later["id"])["state"]["name"] == "Completed"
+    assert judged.ask("SELECT status FROM audit.runs ORDER BY started_at") == [
+        ("done",),
+        ("pending",),
+        ("done",),
+    ]
+    # Once before the night, once in it.
+    assert set(Counter(map(str, endpoint.batches.submitted())).values()) == {2}
 
 
 SETTLE = """
