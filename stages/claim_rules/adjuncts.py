@@ -106,6 +106,9 @@ def adjuncts(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     free = _free_adjuncts(tree, predicate, here)
     if not 1 < len(free) <= _MOST_ADJUNCTS:
         return [pieces]
+    # "by Nasser in 1956, which led to the crisis": Nasser did not.
+    if any(tree.has(n, "acl:relcl") and not tree.is_contiguous(n) for n in free):
+        return [pieces]
     each = [frozenset(tree.subtree(n)) for n in free]
     return [
         _with_adjunct(tree, pieces, own, frozenset().union(*each) - own, first=not place)

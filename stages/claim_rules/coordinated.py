@@ -39,9 +39,9 @@ from claimflow.stages.text.word_lists import word_set
 _RECIPROCAL: Final = word_set(
     """met meet married marry divorced differ differed similar different equal separated merged
     joined combined agree agreed compared mixed separate separates distinguish distinguishes
-    exchange exchanges exchanged alternate alternates balance balances balanced compare compares
-    combine combines mix mixes match matches consist consists consisted consisting compose composed
-    comprise comprises comprised"""
+    convert converts converted turn turns turned exchange exchanges exchanged alternate
+    alternates balance balances balanced compare compares combine combines mix mixes match
+    matches consist consists consisted consisting compose composed comprise comprises comprised"""
 )
 _SEVERAL: Final = word_set("number variety range series string lot list host")
 """In "a number of towns, including Rome" it is the towns of which Rome is an example."""
@@ -269,10 +269,10 @@ def _coordination(
         return None
     if not all(tree.is_contiguous(n) for n in others):
         return None
-    if _is_gapped(tree, head, others):
+    if _is_gapped(tree, head, others) or _has_consequence(tree, predicate, others):
         return None
     adjunct = head != predicate and tree.relation(head) in ("nmod", "obl")
-    if adjunct and tree.case(head) in ("", "including", "such as"):
+    if adjunct and tree.case(head) in ("", "including", "such as", "except", "except on"):
         return None  # Its preposition was taken for another word's; or these are examples.
     if not _are_alike(tree, predicate, [head, *others]):
         return None
@@ -282,7 +282,7 @@ def _coordination(
 def _say_one_thing(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:
     """Whether members are not claimed one by one, or some may belong to another word."""
     around = tree.subtree(head) | set(tree.children[predicate])
-    if any(tree.lows[n] in TOGETHER for n in around):
+    if any(tree.lows[n] in TOGETHER for n in around) or _has_pairs(tree, others):
         return True
     if any(tree.lows[n] == "both" and not tree.is_both(n) for n in around):
         return True
@@ -305,6 +305,18 @@ def _say_one_thing(tree: Tree, predicate: int, head: int, others: Sequence[int])
     # "his status as a hero and focus on war": his focus
     bare = any(not tree.has(n, "det", "nmod:poss", "case") for n in others)
     return bare and tree.relation(head) == "nmod" and _has_article(tree, head)
+
+
+def _has_pairs(tree: Tree, others: Sequence[int]) -> bool:
+    """Whether members of a list hold "and": "Romeo and Juliet, War and Peace, and Emma"."""
+    linked = [tree.has(n, "cc") for n in others]
+    return sum(linked) > 1 and not all(linked)
+
+
+def _has_consequence(tree: Tree, predicate: int, others: Sequence[int]) -> bool:
+    """Whether what follows is true of all members: "contains copper and zinc, making it brass"."""
+    clauses = tree.of(predicate, "advcl")
+    return any(n > max(others) and tree.tag(n) == "VBG" for n in clauses)
 
 
 def _is_name_of_one(tree: Tree, head: int, member: int) -> bool:

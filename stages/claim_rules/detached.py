@@ -83,6 +83,11 @@ _IMAGINED: Final = word_set(
     wanted seek sought looking"""
 )
 _ATTENDED: Final = word_set("attended entered joined visited left")
+_TREATED: Final = word_set(
+    """kept stored left taken used served treated cooked eaten applied opened mixed combined heated
+    given handled seen viewed read played worn added stirred frozen thawed cut"""
+)
+"""Participles that before a general statement name its condition: "Kept cool, it lasts"."""
 NAMING: Final = word_set("called named titled entitled nicknamed dubbed")
 _BECOME: Final = word_set("become becomes became")
 _RELATIVE_TAGS: Final = ("WP", "WDT", "WP$", "WRB")
@@ -217,8 +222,8 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
     if tree.relation(head) == "appos" or (names and tree.tag(node) not in NAME_TAGS):
         return False  # "CafeMom, a network, and Shue, a charity"
     first = min(n for n in tree.subtree(node) if tree.relation(n) != "punct")
-    if tree.tag(first) == "RB":
-        return False  # "the Axis powers, particularly Japan"
+    if tree.tag(first) in ("RB", "RBR", "RBS"):
+        return False  # "the Axis powers, particularly Japan"; "John Hale, later his biographer"
     if tree.tag(head) in NAME_TAGS:
         definite = tree.lows[first] in _DEFINITE or tree.has(node, "nmod:poss")
         return tree.tag(node) in NOUN_TAGS and definite
@@ -376,7 +381,7 @@ def _adverbial_kind(tree: Tree, node: int, clause: int) -> Kind | None:
     if _is_having(tree, node, clause):
         return "having"
     if tree.tag(node) == "VBN":
-        return "opening" if _is_opening(tree, node, subject) else None
+        return "opening" if _is_opening(tree, node, clause, subject) else None
     if tree.tag(node) == "VBG":
         return _gerund_kind(tree, node, clause, subject)
     if tree.subject(node) is None or tree.finite(node) is None or not marks:
@@ -396,11 +401,26 @@ def _is_having(tree: Tree, node: int, clause: int) -> bool:
     return behind and not whole and not denied
 
 
-def _is_opening(tree: Tree, node: int, subject: int) -> bool:
+def _is_opening(tree: Tree, node: int, clause: int, subject: int) -> bool:
     questions = any(tree.tag(n) == "WRB" for n in tree.children[node])
+    if is_condition(tree, node, clause):
+        return False
     own = tree.has(node, "mark", "nsubj", "nsubj:pass", "aux", "aux:pass")
     there = tree.tag(subject) == "EX"
     return node < subject and not (questions or own or there or tree.lows[node] in _NO_STATEMENT)
+
+
+def is_condition(tree: Tree, node: int, clause: int) -> bool:
+    """Whether an opening participle says when a clause holds: "Taken with food, it may help".
+
+    One with a date is a fact: "Founded in 1867, the company may be sold".
+    """
+    if any(tree.lows[n] == "once" for n in tree.children[node]):
+        return True
+    if has_number(tree, tree.subtree(node)):
+        return False
+    modal = any(tree.tag(n) == "MD" for n in tree.auxiliaries(clause))
+    return modal or (tree.lows[node] in _TREATED and not tree.is_past(clause))
 
 
 def _gerund_kind(tree: Tree, node: int, clause: int, subject: int) -> Kind | None:

@@ -124,7 +124,7 @@ MIXED: Final = word_set(
     conflict difference differences comparison union merger merging pair range variety set series
     blend group sum ratio balance collaboration tension border distance number total majority
     percent average match marriage partnership alliance treaty rivalry friendship similarity
-    similarities interaction interactions link links connection"""
+    similarities interaction interactions link links connection parts amounts shares"""
 )
 """Nouns that the members behind them make up together."""
 COLOURS: Final = word_set(
@@ -374,7 +374,7 @@ INTRANSITIVE: Final = word_set(
     """died lived moved served worked became went came remained returned retired emigrated
     immigrated arrived appeared existed happened occurred emerged grew rose fell resigned
     graduated participated competed belonged contributed collaborated traveled travelled
-    studied lectured played taught joined succeeded migrated resided stayed settled"""
+    spread studied lectured played taught joined succeeded migrated resided stayed settled"""
 )
 """Past forms that are not passive when they follow "was ... and"."""
 

@@ -94,10 +94,17 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
         governed = OBJECTS if lender == len(chain) - 1 or paired else ("obj",)
         lends = any(tree.relation(n) in governed for n in tails[lender])
         lends &= tree.is_verb(index) and tree.is_verb(chain[lender])
+        # "was not destroyed, and was repaired by 1956"
+        lends &= not (index != chain[0] and _are_complete(tree, index, chain[lender]))
         shares = lender != place and lends and tree.lows[index] not in INTRANSITIVE
         last = sorted(tree.subtrees(tails[lender]) & members[lender]) if shares else []
         found.append(Predicate(index, own_words, tree.tidied(last)))
     return found
+
+
+def _are_complete(tree: Tree, *verbs: int) -> bool:
+    """Whether passive verbs each have a finite form of their own."""
+    return all(tree.has(n, "aux:pass") and tree.finite(n) is not None for n in verbs)
 
 
 def _tail(tree: Tree, index: int, words: Collection[int], chain: Sequence[int]) -> list[int]:

@@ -390,6 +390,8 @@ def _subject(
         if first <= start
         and end <= finite
         and not _is_oblique(clause, start)
+        # "Investors who sell": a verb that the tagger takes for a noun.
+        and not (start and clause[start - 1].low in ("who", "which", "whom"))
         # A mark before it: "|x|" is no noun phrase; nor is a greeting or an order.
         and not (start and clause[start - 1].tag == "punctuation")
         and not (end - start == 1 and clause[start].low in _INTERJECTIONS)
@@ -542,7 +544,13 @@ def _before_plain_form(clause: Clause, start: int, end: int) -> int | None:
 
 
 def _before_predicate(clause: Clause, start: int, end: int) -> int | None:
-    """Where the subject of "Is Venus bigger than" ends; None for "Is the warranty valid for"."""
+    """Where the subject of "Is Venus bigger than" ends; None for "Is the warranty valid for".
+
+    What ends the question is its predicate: "Is the device waterproof".
+    """
+    ends = not any(token.text.isalnum() for token in clause[end:])
+    if start == 1 and ends and end - start == 2 + (clause[1].tag == "determiner"):
+        return end - 1
     if clause[start].tag == "name":
         later = (n for n in range(start, end) if clause[n].tag == "noun")
         return next((n for n in later if clause[n].low not in _PARTICLES), end)

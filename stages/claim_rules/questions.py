@@ -5,6 +5,7 @@ The answer to "How far is it?" is two miles.
 """
 
 import re
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.clauses import first_finite_verb
@@ -17,7 +18,7 @@ from claimflow.stages.claim_rules.lexicon import (
     NOUN_FORMS,
     is_past_or_participle,
 )
-from claimflow.stages.claim_rules.non_claims import clause_of
+from claimflow.stages.claim_rules.non_claims import clause_of, is_english
 from claimflow.stages.claim_rules.tags import CLOSED_CLASS, tag
 from claimflow.stages.claim_rules.tokens import Clause, Token, text_of, tokenize
 from claimflow.stages.text.refusals import is_refusal
@@ -67,6 +68,10 @@ _QUANTIFIERS: Final = frozenset(
     "everything somebody someone something always still already because".split()
 )
 _LABEL: Final = re.compile(r"(?:the\s+)?(?:short\s+)?answer(?:\s+is)?\s*:\s*", re.IGNORECASE)
+_SUBJECT_PRONOUNS: Final = frozenset("he she it they we i".split())
+_SENTENCE_WORDS: Final = 6
+"""Words of an answer that is more often a sentence than a phrase, if it ends as one."""
+_LONGEST_WORD: Final = 20
 _OF_SPEAKERS: Final = frozenset("i you we my your our me us mine yours ours".split())
 """Words that mean another one in the answer than in the question."""
 _LIST_MARK: Final = re.compile(r"[,;:=]| [-–—] ")
@@ -141,18 +146,16 @@ def short_answer(question: str, answer: str) -> str | None:
     opening = opening_of(bare) if may_be_polar(question) else None
     if opening is not None:
         rest = bare[opening[1] :].strip(_CLOSING)
-        if not any(map(str.isalnum, rest)) or _ELLIPSIS.fullmatch(rest):
+        if not any(map(str.isalnum, rest)) or _is_ellipsis(rest):
             rest = ""
         if rest and _CONDITION.match(rest):
             return polar_statement(question, opening[0], rest)
         return None if rest and _has_verb(rest) else polar_statement(question, opening[0], rest)
     if is_refusal(answer) or bare.endswith(("?", ":")) or "=" in bare or _THANKS.match(bare):
         return None
-    if _ELLIPSIS.fullmatch(bare) or (
-        _first_word(question) == "why" and _BECAUSE.match(bare) is not None
-    ):
+    if _is_ellipsis(bare) or (_first_word(question) == "why" and _BECAUSE.match(bare) is not None):
         return _quoted(question, bare)
-    if _has_verb(bare) or _is_order(bare):
+    if _has_verb(bare) or _is_order(bare) or _may_be_sentence(question, answer):
         return None
     if _MARKUP.match(bare):
         return None
@@ -204,6 +207,10 @@ def _quoted(question: str, answer: str) -> str:
     return f'{QUOTED} "{shown}" is {answer}.'
 
 
+def _is_ellipsis(answer: str) -> bool:
+    return _ELLIPSIS.fullmatch(answer) is not None and not answer.endswith("May")
+
+
 def _is_order(answer: str) -> bool:
     """Whether a phrase tells the reader to do something: "Contact Anna"."""
     first, *rest = answer.split(maxsplit=2)
@@ -211,6 +218,29 @@ def _is_order(answer: str) -> bool:
         return False
     behind = rest[0] if rest else ""
     return first.lower() not in NOUN_FORMS or behind[:1].isupper() or behind in DETERMINERS
+
+
+def _may_be_sentence(question: str, answer: str) -> bool:
+    """Whether an answer may be a sentence whose verb the tagger does not know.
+
+    Words it does not know are nouns to it, so that its verb stands as one behind another.
+    """
+    words = _words(answer)
+    # "They expose the immune system", "It expired in May"
+    if len(words) > 1 and words[0].low in _SUBJECT_PRONOUNS and words[1].low not in CLOSED_CLASS:
+        return True
+    if len(words) < _SENTENCE_WORDS:
+        return len(answer) > _LONGEST_WORD and " " not in answer.strip()
+    asked = [word.low for word in _words(question)]
+    how = asked[0] == "how" and asked[1:2] and asked[1] in (*_AUXILIARIES, "to")
+    if how or not is_english(asked):
+        return True  # "How do I make tea?" "Boil some water first of all."
+    return answer.rstrip().endswith(".") and any(
+        one.tag in ("noun", "name", "pronoun", "comma")
+        and two.tag in ("noun", "adjective")
+        and two.text.islower()
+        for one, two in pairwise(words)
+    )
 
 
 def _inside(answer: str) -> str:
@@ -268,6 +298,8 @@ def _subject_end(words: Clause, auxiliary: str) -> int | None:
     It is a noun phrase, with its "of" phrases, before a word that must begin the predicate.
     """
     end = _phrase_end(words, 1)
+    if auxiliary in BE and end == len(words) and end - 1 == 2 + (words[1].tag == "determiner"):
+        return end - 1  # "Is the device waterproof"
     while end is not None and end + 1 < len(words) and words[end].low == "of":
         end = _phrase_end(words, end + 1)
     if end is None or end >= len(words):

@@ -174,6 +174,10 @@ class _Reader:
         item = LIST_MARKER.match(piece)
         stem, label = self._stem_above(place, item=item is not None)
         kind = self._kind(place, piece, self._text[first:end])
+        if kind == "question" and (told := _before_tag(piece)):
+            kind = self._kind(place, told, told)
+            if kind is None:
+                return Sentence(start, end, said=told)
         own = list_stem(piece) if self._opens_list(place, piece) else None
         self._remember_stem(place, piece, own, item=item is not None)
         if kind is None and own:
@@ -284,6 +288,25 @@ class _Reader:
             self._stems = [(-1, stem, label)] if opens else []
             # "Compounds: - Show the properties of ...": predicates, not instructions.
             self._lists_facts = opens and not piece.startswith("To ") and not asks_how_to(piece)
+
+
+_TAG: Final = re.compile(
+    r"""(.+?),\s+(?:(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|must)
+    (?:n['’]t)?\s+(?:it|he|she|they|we|you|there|that|this)(?:\s+not)?|right|correct|no|eh|true)
+    \s*\?[\s\W]*""",
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+_ASKS: Final = re.compile(
+    r"(?:\W*(?:so|and|but|well|or)\b)?\W*(?:who|whom|whose|what|which|when|where|why|how|is|are|was|were|do|does|did|has"
+    r"|have|had|can|could|will|would|should|must|may|might)\b",
+    re.IGNORECASE,
+)
+
+
+def _before_tag(question: str) -> str | None:
+    """What a sentence states before its tag: "Honey is sweet, isn't it?"; None for a question."""
+    found = _TAG.fullmatch(question) if len(question) <= _LONGEST_QUESTION else None
+    return None if found is None or _ASKS.match(found[1]) else f"{found[1]}."
 
 
 _LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"

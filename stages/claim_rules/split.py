@@ -7,6 +7,7 @@ and reported speech, and "or" is never split: neither side of it is claimed.
 """
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -17,6 +18,7 @@ from claimflow.stages.claim_rules.detached import (
     Detached,
     detached_parts,
     has_number,
+    is_condition,
     is_nominal_predicate,
     made_of_subject,
     nearest_noun,
@@ -51,6 +53,10 @@ from claimflow.stages.tools import Word
 _MOST_CLAIMS: Final = 40
 _UNSPLIT: Final = frozenset({"either", "neither"})
 _CONDITIONS: Final = word_set("if unless whether lest provided")
+_FRAMES: Final = word_set(
+    """theory principle fiction novel book story film movie play series show episode game legend
+    myth mythology folklore tale poem opera dream"""
+)
 _ATTITUDES: Final = word_set(
     """according allegedly apparently arguably hypothetically likely maybe perhaps possibly
     potentially presumably probably purportedly reportedly seemingly supposedly"""
@@ -107,6 +113,8 @@ def _is_statement(tree: Tree) -> bool:
         for index, low in enumerate(tree.lows)
     )
     whole = _UNSPLIT | QUOTATION_MARKS | _ATTITUDES
+    conditions |= tree.lows[0] in ("had", "were", "should")  # "Had it rained, ..."
+    conditions |= any(map(partial(_sets_frame, tree), tree.children[tree.root]))
     if tree.texts[-1] == "?" or conditions or set(tree.lows) & whole:
         return False
     finite = tree.finite(tree.root)
@@ -121,6 +129,19 @@ def _is_statement(tree: Tree) -> bool:
     if any(not tree.texts[n][0].isalnum() for n in subjects):  # "C#" as two words
         return False
     return tree.subject(tree.root) is not None
+
+
+def _sets_frame(tree: Tree, part: int) -> bool:
+    """Whether the rest of a sentence holds only in what opens it.
+
+    "Left open, it spoils and smells"; "In the novel, Ann leaves Bo and dies".
+    """
+    subject = tree.subject(tree.root)
+    if subject is None or part > subject:
+        return False
+    if tree.relation(part) == "advcl" and tree.subject(part) is None:
+        return tree.tag(part) in ("VBN", "JJ") and is_condition(tree, part, tree.root)
+    return tree.relation(part) == "obl" and tree.lows[part] in _FRAMES and tree.case(part) == "in"
 
 
 def _may_hang_deeper(tree: Tree, index: int) -> bool:
@@ -177,6 +198,9 @@ def _loses(tree: Tree, claims: Sequence[Pieces]) -> bool:
 def _is_active(tree: Tree, clause: int, predicate: int) -> bool:
     """Whether a further predicate of a clause is finite: "was a poet and published books"."""
     tag, low = tree.tag(predicate), tree.lows[predicate]
+    modal = any(tree.tag(n) == "MD" for n in tree.auxiliaries(clause))
+    if tag == "VBD" and modal and any(tree.lows[n] == "have" for n in tree.auxiliaries(clause)):
+        return False  # "may have seen Rome and met the Pope"
     with_object = tree.has(predicate, "obj")
     if tag == "VBD":
         return with_object or low not in _BROUGHT_UP or not tree.has(clause, "aux:pass")

@@ -327,12 +327,17 @@ def _coordinated(words: Sequence[Word]) -> dict[int, int]:
     finite |= {index for index, word in enumerate(words) if word.tag in FINITE_TAGS}
     agents = {index: word.head for index, word in enumerate(words) if word.relation == "obl:agent"}
     verbs = {index for index, word in enumerate(words) if word.tag.startswith("VB")}
+    passives = {word.head for word in words if word.relation == "aux:pass"}
     for index, word in enumerate(words):
         above = word.head
         # "was written by Ann Lee, produced by Bo Lind and shown in Rome"
         passive = word.tag == "VBN" and above in agents and index in agents.values()
         if passive and word.relation == "acl" and words[index - 1].tag == ",":
             found[index] = agents[above]
+        # "was begun in 1248, abandoned in 1560, and completed in 1880"
+        listed = word.relation == "advcl" and above in passives and words[index - 1].tag == ","
+        if listed and word.tag == "VBN" and _goes_on(words, above, index):
+            found[index] = above
         if word.relation != "conj" or above < 0:
             continue
         if word.tag in NOUN_TAGS and words[above].relation in ("amod", "flat"):
@@ -342,6 +347,14 @@ def _coordinated(words: Sequence[Word]) -> dict[int, int]:
         elif index in modals and words[above].tag == "VB":
             found[index] = _above(words, above, finite)
     return {index: head for index, head in found.items() if 0 <= head < index}
+
+
+def _goes_on(words: Sequence[Word], verb: int, index: int) -> bool:
+    """Whether a list of participles goes on behind `index`: ", and completed"."""
+    return any(
+        word.relation == "conj" and word.head == verb and word.tag == "VBN"
+        for word in words[index + 1 :]
+    )
 
 
 def _above(words: Sequence[Word], index: int, wanted: Collection[int]) -> int:
@@ -401,7 +414,8 @@ def _behind_clauses(words: Sequence[Word]) -> dict[int, int]:
         if words[place].relation == "acl:relcl":
             return True
         gerund = words[place].relation == "advcl" and words[place].tag == "VBG"
-        return gerund and place > 0 and words[place - 1].tag == ","
+        # "before founding the company in 2001"
+        return gerund and place > 0 and words[place - 1].tag in (",", "IN")
 
     found = {}
     for index, word in enumerate(words):

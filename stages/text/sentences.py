@@ -302,6 +302,8 @@ def _ends_with_stop(text: str, start: int, match: re.Match[str]) -> bool:
     after, dot = (to_nfc(following[1]), following[2]) if following else ("", "")
     if after[:1].islower() and (_goes_on(word, stop, trailer) or _DASH.match(text, end)):
         return False
+    if word in _UNITS and before[-1:].isdigit() and after[:1].isupper() and not dot:
+        return True  # "The hill is 300 m. Walkers need an hour."
     return stop != "." or not _is_abbreviation(before, word, after, initial=dot == ".")
 
 
@@ -370,6 +372,7 @@ def _is_abbreviation(before: str, word: str, after: str, *, initial: bool) -> bo
     return day and (lower_after in AFTER_ORDINAL or before in GERMAN_ARTICLES)
 
 
+_UNITS: Final = frozenset({"m", "g", "l", "s"})
 _ELISION: Final = re.compile(r"[^\W\d_]{1,5}['’]")
 _STREET: Final = re.compile(r"[^\W\d_]{3,}str")
 """A German street: "Goethestr. 5"."""

@@ -69,7 +69,7 @@ RARELY_SENTENCE_FINAL: Final = word_set(
     "inc ltd co corp llc bros plc gmbh jr sr esq al st ph.d a.m p.m "
     "ff feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thurs fri lun "
     "ave av blvd rd hwy mtn univ assn govt intl dist div ariz ark calif colo conn del fla ga "
-    "kan ky mich minn mont neb nev okla penn tenn tex vt wis wyo oz lb lbs ft yr yrs hrs min "
+    "kan ky mich minn mont neb nev okla penn tenn tex vt wis wyo oz lb lbs ft mi yr yrs hrs min "
     "cm "
     "bd boul bv avda ctra pza depto dto ul engl frz griech dt österr niederl "
     "env hab bn asst assoc misc str mio mrd std jh uvm enz osv tj uu г гг в вв пр тыс млн млрд "

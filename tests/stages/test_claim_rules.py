@@ -644,6 +644,74 @@ SPLIT = [
 ]
 
 
+SHARED = [
+    # What one part says of another holds for what is split off.
+    (
+        "They may have visited Rome and met the Pope.",
+        ["They may have visited Rome.", "They may have met the Pope."],
+    ),
+    (
+        "The suspect might have entered the house and stolen the ring.",
+        ["The suspect might have entered the house.", "The suspect might have stolen the ring."],
+    ),
+    (
+        "Sofia joined a big firm before founding Berg Labs in 2001.",
+        ["Sofia joined a big firm.", "Sofia founded Berg Labs in 2001."],
+    ),
+    (
+        "The building was damaged in 1943 but was not destroyed, and was repaired by 1956.",
+        [
+            "The building was damaged in 1943.",
+            "The building was not destroyed.",
+            "The building was repaired by 1956.",
+        ],
+    ),
+    (
+        "The cathedral was begun in 1248, abandoned in 1560, and completed in 1880.",
+        [
+            "The cathedral was begun in 1248.",
+            "The cathedral was abandoned in 1560.",
+            "The cathedral was completed in 1880.",
+        ],
+    ),
+    (
+        "Founded in 1867, the company may be sold.",
+        ["The company was founded in 1867.", "The company may be sold."],
+    ),
+]
+
+UNDIVIDED = [
+    # A condition, a hypothesis, a frame.
+    "Taken with food, the drug may cause nausea.",
+    "Kept in the dark, the wine lasts ten years.",
+    "Once opened, the sauce keeps for a week in the fridge.",
+    "Left untreated, the infection can spread and kill the patient.",
+    "Had the bolts been tightened, the bridge would have held and the town would be safe.",
+    "Were prices to fall, farmers would suffer and shops would close.",
+    "In the novel, Anna leaves her husband and moves to Rome.",
+    "In theory, the engine is quiet and uses no oil.",
+    # Members that are true together only.
+    "She starred in Romeo and Juliet, War and Peace, and Pride and Prejudice.",
+    "A Negroni contains equal parts of gin, Campari and sweet vermouth.",
+    "The museum is open daily except on Mondays and public holidays.",
+    "Plants convert carbon dioxide and water into glucose and oxygen.",
+    "The alloy contains 70% copper and 30% zinc, making it brass.",
+    # What hangs on another word than the one before it.
+    "The canal was nationalised by Nasser in 1956, which led to the Suez Crisis.",
+    "He met John Hale, later his biographer, at Sandhurst.",
+]
+
+
+@pytest.mark.parametrize(("sentence", "expected"), SHARED)
+def test_what_is_split_off_keeps_what_holds_for_it(sentence: str, expected: list[str]) -> None:
+    assert claims(sentence) == expected
+
+
+@pytest.mark.parametrize("sentence", UNDIVIDED)
+def test_what_holds_together_only_stays_whole(sentence: str) -> None:
+    assert claims(sentence) == [sentence]
+
+
 @pytest.mark.parametrize(("sentence", "expected"), SPLIT)
 def test_coordinations_and_parentheticals_are_split(sentence: str, expected: list[str]) -> None:
     assert claims(sentence) == expected

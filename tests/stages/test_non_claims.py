@@ -75,6 +75,19 @@ def test_a_sentence_that_claims_nothing_has_a_kind(kind: str, sentence: str) -> 
 HEADINGS = ["## History", "**Early life**", "Ingredients:", "In short:", "__Facts__:"]
 
 
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Honey is vegan, isn't it?", ["Honey is vegan."]),
+        ("Well, tin is a metal, right?", ["Tin is a metal."]),
+        ("Is it tin or lead, right?", []),
+        ("Can I go there, no?", []),
+    ],
+)
+def test_what_stands_before_a_tag_is_a_claim(sentence: str, expected: list[str]) -> None:
+    assert claims(sentence) == expected
+
+
 @pytest.mark.parametrize("heading", HEADINGS)
 def test_a_heading_is_one_only_above_further_lines(heading: str) -> None:
     assert kinds(f"{heading}\nRome is old.") == [("heading", heading)]

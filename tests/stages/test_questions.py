@@ -181,6 +181,38 @@ def test_the_first_sentence_may_be_the_short_answer() -> None:
     assert claims("Where is it?", "Oslo\nBergen is larger.")[0] == "Oslo"
 
 
+SENTENCES = [
+    ("What is our Q4 margin?", "The Q3 report mentions a margin of 38.6%."),
+    ("Who painted Guernica?", "Guernica, painted by Pablo Picasso in 1937, hangs in Madrid."),
+    ("What visas are needed?", "Visitors from the EU or Japan need neither a visa nor a permit."),
+    ("How do I make pancakes?", "Whisk 200 g of flour with two eggs and milk."),
+    ("How do vaccines work?", "We expose the immune system to a harmless form of a germ."),
+    ("What is the refund period?", "Customers receive refunds within 14 days."),
+    ("Wann wurde der Dom gebaut?", "Der Bau des Doms begann im Jahr 1248 und endete 1880."),
+    ("Quand fut-elle construite?", "La tour Eiffel a été construite entre 1887 et 1889."),
+    ("どこで寿司が生まれましたか?", "寿司は日本で生まれた料理であり、世界中で食べられています。"),
+]
+
+
+@pytest.mark.parametrize(("question", "sentence"), SENTENCES)
+def test_a_sentence_as_answer_stays_as_it_is(question: str, sentence: str) -> None:
+    assert claims(question, sentence) == [sentence]
+
+
+def test_a_phrase_is_an_answer_however_long() -> None:
+    question = "Who opened the bridge over the river?"
+    phrase = "the president of the United States of America"
+    assert claims(question, f"{phrase.capitalize()}.") != [f"{phrase.capitalize()}."]
+    assert claims("Wann wurde der Dom gebaut?", "1248") == [
+        'The answer to "Wann wurde der Dom gebaut?" is 1248.'
+    ]
+
+
+def test_the_last_word_of_a_question_with_be_is_its_predicate() -> None:
+    assert claims("Is the device waterproof?", "Yes.") == ["The device is waterproof."]
+    assert claims("Is the soup spicy?", "No.") == ["The soup is not spicy."]
+
+
 def test_the_place_of_a_short_answer_is_that_of_its_words() -> None:
     text = "  Oslo. She left."
     found = take_apart(
@@ -218,6 +250,8 @@ def test_the_place_of_a_short_answer_is_that_of_its_words() -> None:
         ("Why did Rome fall?", "It fell because of wars.", "Rome fell because of wars."),
         ("Is Mercury bigger than Venus?", "No, it is smaller.", "Mercury is smaller."),
         ("When did Titanic sink?", "It sank in 1912.", "Titanic sank in 1912."),
+        ("Is the device waterproof?", "It is new.", "The device is new."),
+        ("Is my passport valid?", "It expired in May.", "My passport expired in May."),
         # Two could be meant, or none is named: it stays, and is marked.
         ("Is the lease valid for us?", "It is valid for one.", "It is valid for one. | It"),
         ("Which river is it?", "The Seine. It is long.", "It is long. | It"),
@@ -232,6 +266,7 @@ def test_the_place_of_a_short_answer_is_that_of_its_words() -> None:
         ("", "Einstein moved to Princeton. It was 1933.", "It was 1933. | It"),
         ("", "Rust is a language. Mozilla developed it. It is fast.", "It is fast. | It"),
         ("", "Ann met Eva. She was ill.", "She was ill. | She"),
+        ("", "Investors who sell may lose money. It is safe.", "It is safe. | It"),
         ("", "The council rejected the plan. It was too expensive.", "It was too expensive. | It"),
         ("", "Some firms hired some engineers. They left.", "They left. | They"),
         ("Who runs it?", "He has three children.", "He has three children. | He"),

@@ -189,6 +189,8 @@ def test_abbreviations_of_seven_languages_end_no_sentence():
         ["The answer is no.", "I know.", "She likes art.", "He draws."],
         ["Das Maximum ist 5.", "Art. 5 gilt.", "Sie liebt Kunst."],
         ["Die Str. 5 ist lang.", "Er kam per astr.", "Sie blieb."],
+        ["The hill is 300 m.", "Walkers need an hour.", "In 1900 M. Curie won."],
+        ["It took 5 s. J. Smith won.", "It lies 3 mi. north of Rome."],
     ],
 )
 def test_words_that_look_like_abbreviations_end_a_sentence(parts):
