@@ -2,6 +2,7 @@
 
 import re
 import threading
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -27,7 +28,7 @@ from claimflow.flows.models.onnx import (
     equal_length_batches,
     load_tokenizer,
 )
-from claimflow.flows.pipeline.verifier_forms import CLAIM, PAIR, PLAIN, PREMISE, Form
+from claimflow.flows.pipeline.verifier_forms import CLAIM, PLAIN, PREMISE, Form
 from claimflow.stages.rows import Label
 from claimflow.stages.text.sentences import Span, split_sentences
 from claimflow.stages.tools import Judgement, Pair
@@ -228,13 +229,16 @@ class _Session:
 
     def tokens(self, text: str) -> list[Span]:
         """The characters of each token of a text, in order."""
-        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        offsets = self._encode(text, add_special_tokens=False).offsets
         return [Span(*offset) for offset in offsets]
 
     def plain(self, text: str) -> str:
-        """`text` without special tokens, where a template may hold such."""
-        if self._folder.form.texts == PAIR:
-            return text
+        """`text` without special tokens, also such as its tokenizer makes of full-width letters."""
+        if not self._special.search(text):
+            folded = unicodedata.normalize("NFKC", text)
+            if folded == text or not self._special.search(folded):
+                return text
+            text = folded
         return self._special.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
     def room(self) -> int:
@@ -274,6 +278,10 @@ class _Session:
         """Of each row the numbers of each answer: of the text, or of every token."""
         encoder, *decoders = self._models
         logits = encoder.run(inputs)
+        tokens = inputs["input_ids"].shape[1]
+        if self._folder.form.read == "tokens" and logits.shape[1] != tokens:
+            what = f"gives {logits.shape[1]} answers for {tokens} tokens"
+            self._refuse(what, "the output must have an answer for each token")
         for decoder in decoders:
             rows = len(logits)
             start = np.full((rows, 1), self._folder.start, np.int64)
@@ -326,7 +334,7 @@ class _Session:
                     sequence, claim = number, Span(len(text), len(text) + len(values[CLAIM]))
                 text += values.get(part, part)
             texts.append(text)
-        encoding = self._tokenizer.encode(texts[0], texts[1] if len(texts) > 1 else None)
+        encoding = self._encode(*texts)
         if self._folder.form.read != "tokens":
             return _Input(encoding, [])
         places = zip(encoding.sequence_ids, encoding.offsets, strict=True)
@@ -337,11 +345,23 @@ class _Session:
         ]
         return _Input(encoding, tokens)
 
+    def _encode(
+        self, text: str, second: str | None = None, *, add_special_tokens: bool = True
+    ) -> "Encoding":
+        """One or two texts as tokens. Raises `InputError` where the tokenizer fails."""
+        try:
+            return self._tokenizer.encode(text, second, add_special_tokens=add_special_tokens)
+        except Exception as error:
+            what = f"cannot read a text ({' '.join(str(error).split())})"
+            raise InputError(
+                [Fault(str(self._folder.tokenizer), what, "use another export of the model")]
+            ) from error
+
     def _first_tokens(self) -> Iterator[int]:
         """The first token of each word. Raises `InputError` where a word has none of its own."""
         found: dict[int, str] = {}
         for word, _ in self._folder.form.answers:
-            ids = self._tokenizer.encode(word, add_special_tokens=False).ids
+            ids = self._encode(word, add_special_tokens=False).ids
             token = self._tokenizer.id_to_token(ids[0]) if ids else None
             if token is None or self._special.fullmatch(token) or ids[0] in found:
                 like = f", as {found[ids[0]]!r} has" if ids and ids[0] in found else ""

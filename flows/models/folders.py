@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Container
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -89,8 +90,8 @@ def read_cross_encoder(folder: Path, form: Form = PLAIN) -> CrossEncoderFolder:
     from the folder: `id2label` of `config.json` names the outputs; the window is
     `model_max_length` of `tokenizer_config.json` where that exists, else
     `max_position_embeddings`, else 512, and never more than 512. Weights in files beside the
-    model are part of its identity under the names that exporters give them, such as
-    `model.onnx_data` and `model.onnx.data`.
+    model are part of its identity: those that it names, and `model.onnx_data` and
+    `model.onnx.data`.
 
     Raises `InputError` naming the folder, or every file, that is missing or cannot be used.
     """
@@ -103,12 +104,7 @@ def read_cross_encoder(folder: Path, form: Form = PLAIN) -> CrossEncoderFolder:
     settings = _cross_encoder_settings(folder, form, faults)
     if faults:
         raise InputError(faults)
-    weights = tuple(
-        path
-        for model in models
-        for name in weight_files(model.name)
-        if (path := model.with_name(name)).is_file()
-    )
+    weights = tuple(path for model in models for path in _weights_beside(model))
     return CrossEncoderFolder(folder.name, models, weights, tokenizer, *settings)
 
 
@@ -127,6 +123,22 @@ def model_files(names: Container[str], form: Form) -> tuple[str, ...]:
 def weight_files(model: str) -> tuple[str, ...]:
     """The possible names of the file that holds the weights of the file `model`."""
     return tuple(model + ending for ending in _WEIGHTS_ENDINGS)
+
+
+_LOCATION: Final = re.compile(rb"\x0a\x08location\x12([\x01-\x7f])", re.DOTALL)
+"""The entry of a weight in an ONNX file that names the file which holds it, and its length."""
+
+
+def _weights_beside(model: Path) -> list[Path]:
+    """The files beside a model that hold weights: under the usual names, and those it names."""
+    names = dict.fromkeys(weight_files(model.name))
+    if model.stat().st_size:
+        with model.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            for found in _LOCATION.finditer(content):
+                name = content[found.end() : found.end() + found[1][0]]
+                names[name.decode("utf-8", "replace")] = None
+    paths = [model.with_name(name) for name in names if Path(name).name == name]
+    return [path for path in paths if path.is_file()]
 
 
 def _find_models(folder: Path, form: Form, faults: list[Fault]) -> tuple[Path, ...]:
@@ -203,7 +215,7 @@ def _read_json(path: Path, faults: list[Fault], hint: str) -> dict[str, Any] | N
     except FileNotFoundError:
         faults.append(Fault(str(path), "no such file", hint))
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         faults.append(Fault(str(path), f"cannot be read ({error})", "it must be a JSON object"))
         return None
     if not isinstance(found, dict):
@@ -291,9 +303,11 @@ class EncoderFolder(NamedTuple):
 
     def identity(self) -> dict[str, str | int | float]:
         """Everything that could change a vector: digests of the files, pooling, window."""
+        weights = _weights_beside(self.model)
         return {
             "name": self.name,
             "model_sha256": sha256_of(self.model),
+            **{f"{path.name}_sha256": sha256_of(path) for path in weights},
             "tokenizer_sha256": sha256_of(self.tokenizer),
             **self.settings.model_dump(),
         }
@@ -304,8 +318,7 @@ def read_encoder(folder: Path) -> EncoderFolder:
 
     `encoder.json` holds the fields of `EncoderSettings`. A folder as published by
     sentence-transformers works too: the model in `onnx/`, the pooling in `1_Pooling/config.json`,
-    the window in `sentence_bert_config.json`. Weights in files beside the model are loaded, but
-    are not part of its identity.
+    the window in `sentence_bert_config.json`.
 
     Raises `InputError` naming every file that is missing or cannot be used.
     """
@@ -325,14 +338,17 @@ def _encoder_settings(folder: Path, faults: list[Fault]) -> EncoderSettings | No
             return EncoderSettings.model_validate_json(path.read_bytes())
         if all(file.is_file() for file in published):
             path = published[0]
-            return _published_settings(*(json.loads(file.read_bytes()) for file in published))
+            pooling, window = (json.loads(file.read_bytes()) for file in published)
+            if not isinstance(pooling, dict) or not isinstance(window, dict):
+                raise ValueError("no JSON object")
+            return _published_settings(pooling, window)
         faults.append(Fault(str(path), "no such file", _ENCODER_HINT))
     except ValidationError as error:
         for wrong in error.errors():
             field = ".".join(str(part) for part in wrong["loc"])
             what = f"{field}: {wrong['msg']}".lstrip(": ")
             faults.append(Fault(str(path), what, _ENCODER_HINT))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         faults.append(Fault(str(path), f"not JSON ({error})", _ENCODER_HINT))
     return None
 

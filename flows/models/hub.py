@@ -111,7 +111,10 @@ def _files_to_download(
 
 def _check_labels(model: HubModel, place: str, path: Path) -> None:
     """Raise `InputError` for a model whose outputs are not those of entailment."""
-    config = json.loads(path.read_text("utf-8"))
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError):
+        config = None
     if not isinstance(config, dict) or not output_labels(config):
         found = describe_outputs(config) if isinstance(config, dict) else "it is no JSON object"
         hint = (

@@ -89,6 +89,10 @@ class OnnxModel:
             self._refuse(f"fails ({_one_line(error)})", hint)
         found: Numbers = outputs[0]
         self._check_shape(found.shape)
+        rows = len(next(iter(inputs.values())))
+        if found.dtype.kind not in "fiub" or len(found) != rows or 0 in found.shape:
+            what = f"gives an output of {list(found.shape)} of {found.dtype} for {rows} texts"
+            self._refuse(what, self._hint)
         if not np.isfinite(found).all():
             self._refuse("gives numbers that are not finite", "use another export of the model")
         return found

@@ -111,6 +111,8 @@ class _Draft(NamedTuple):
             said = [*inner, *said[-1:]]
             span = places.of(pieces) or self.place
             claims.append(self.placed(_marked(TextClaim(claim_text(said), *span))))
+        if any(name in claim.claim for name in quoted for claim in claims):
+            return [self.claim]  # A stand-in became part of another word.
         return claims or [self.claim]
 
     def placed(self, claim: TextClaim) -> TextClaim:
@@ -132,11 +134,24 @@ def _with_stand_ins(clause: Clause) -> Clause:
 
     To a parser the words of a title are words of the sentence: "Things Fall Apart".
     """
-    lows = {token.low for token in clause}
-    names = [name for name in _STAND_INS if name.lower() not in lows]
-    quotations = [token for token in clause if token.tag == "name" and token.text[0] in '"“«']
+    words = text_of(clause).lower()
+    names = [name for name in _STAND_INS if name.lower() not in words]
+    quotations = [
+        token
+        for place, token in enumerate(clause)
+        if token.tag == "name" and token.text[0] in '"“«' and not _touches_word(clause, place)
+    ]
     shown = dict(zip(dict.fromkeys(token.text for token in quotations), names, strict=False))
     return tuple(token._replace(text=shown.get(token.text, token.text)) for token in clause)
+
+
+def _touches_word(clause: Clause, place: int) -> bool:
+    """Whether a letter or digit stands right beside a token, as in 27"wide or “A”s."""
+    before, behind = clause[place - 1 : place], clause[place + 1 : place + 2]
+    own = clause[place]
+    left = before and not own.spaced and before[0].text[-1].isalnum()
+    right = behind and not behind[0].spaced and behind[0].text[0].isalnum()
+    return bool(left or right) or own.text[-1].isalnum()
 
 
 def decompose(

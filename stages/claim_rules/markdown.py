@@ -307,7 +307,8 @@ def _is_common(word: str) -> bool:
 
 # Markup within a line.
 
-_MARKUP: Final = re.compile(rf"(?!{MULTIPLICATION})\*\*|__|\s*\[\d{{1,3}}\]|`")
+# Marks of citations with the white space before them, which is tried once for each run of it.
+_MARKUP: Final = re.compile(rf"(?!{MULTIPLICATION})\*\*|__|(?<!\s)\s*+\[(?!0\])\d{{1,3}}\]|`")
 _LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,300}\)")
 
 

@@ -42,7 +42,8 @@ def non_claim_kind(
     bare = sentence.rstrip(_CLOSERS)
     marker = MARKER.match(sentence)
     content = sentence[marker.end() if marker else 0 :]
-    if _is_markup(sentence, bare) or (not content and not alone):
+    said = any(map(str.isalnum, content))
+    if _is_markup(sentence, bare) or not (said or (alone and not content)):
         return "markup"
     if is_refusal(sentence):
         return "refusal"

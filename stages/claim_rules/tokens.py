@@ -51,8 +51,11 @@ class Token(NamedTuple):
 
 Clause = tuple[Token, ...]
 
-MULTIPLICATION: Final = r"(?:(?<=\d)|(?<=\d\s)|(?<=\*))\*+\s?\d"
-"""Where asterisks are no markup: "3 * 4", "2**3"."""
+MULTIPLICATION: Final = (
+    r"(?:(?:(?<=\d)|(?<=\d\s)|(?<=\*))\*+\s?\d"
+    r"|(?:(?<=[\w)])\*|(?<=[\w)]\*))\*(?:[-+(]?\d|[a-z]\b))"
+)
+"""Where asterisks are no markup: "3 * 4", "2**3", "r**2", "x**n"."""
 
 _TOKEN = re.compile(
     rf"""(?P<markup>(?!{MULTIPLICATION})\*+|__+|`|\[\d{{1,3}}\])

@@ -169,6 +169,20 @@ def test_weights_beside_the_model_are_part_of_its_identity(folder: Path) -> None
     assert CrossEncoder(folder).identity != first
 
 
+def test_weights_that_the_model_names_are_part_of_its_identity(folder: Path) -> None:
+    """Not those outside of its folder, which are never loaded."""
+    names = [b"weights.bin", b"../config.json", b"missing.bin"]
+    entries = [b"\x0a\x08location\x12" + bytes([len(name)]) + name for name in names]
+    with (folder / "model.onnx").open("ab") as model:
+        model.write(b"".join(entries))
+    alone = CrossEncoder(folder).identity
+    (folder / "weights.bin").write_bytes(b"weights")
+    first = CrossEncoder(folder).identity
+    assert first == alone | {"weights.bin_sha256": first["weights.bin_sha256"]}
+    (folder / "weights.bin").write_bytes(b"others")
+    assert CrossEncoder(folder).identity != first
+
+
 LABELS = (
     'give id2label with entailment and neutral, or not_entailment, as in {"0": "entailment", '
     '"1": "neutral", "2": "contradiction"}; or in the pipeline the template of the model, '
@@ -217,6 +231,7 @@ def test_a_missing_folder_is_reported_as_such(tmp_path: Path) -> None:
         ("config.json", "[]", "no JSON object; it must be one"),
         ("config.json", "{", "cannot be read ("),
         ("tokenizer_config.json", "3", "no JSON object; it must be one"),
+        ("tokenizer_config.json", "[" * 200_000, "cannot be read ("),
     ],
 )
 def test_files_that_are_not_json_objects(

@@ -23,7 +23,7 @@ from claimflow.flows.models.entailment.model import (
     read_weights,
     rounded_judgement,
 )
-from claimflow.flows.models.entailment.texts import numbers_as_in
+from claimflow.flows.models.entailment.texts import numbers_as_in, spelled_out
 from claimflow.stages.tools import Judgement, Pair
 from claimflow.stages.verify import VerifyClaims
 
@@ -102,6 +102,21 @@ def test_what_the_premise_does_not_say_is_not_entailed(
 )
 def test_numbers_are_read_as_the_premise_writes_them(premise: str, claim: str, read: str) -> None:
     assert numbers_as_in(premise, claim) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (
+            "It made $310m, £4.2 bn and 5tn yen.",
+            "It made $310 million, £4.2 billion and 5 trillion yen.",
+        ),
+        ("It is 310 m long, 5 k run, $3 a kilo.", "It is 310 m long, 5 k run, $3 a kilo."),
+        ("$1,200K", "$1,200 thousand"),
+    ],
+)
+def test_short_scales_are_spelled_out(text: str, read: str) -> None:
+    assert spelled_out(text) == read
 
 
 @pytest.mark.parametrize("text", [TOWER, BORN, "Вода кипит.", "水は百度で沸騰する。", "Yes."])

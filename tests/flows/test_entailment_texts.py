@@ -1,5 +1,7 @@
 """The excerpt of a premise that the network reads with a claim."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,15 @@ def test_the_excerpt_of_a_long_premise_covers_the_claim_in_order() -> None:
     assert found.index(opened) < found.index(queen)
     assert " … " in found
     assert PreparedPremise(found).size <= EXCERPT_TOKENS
+
+
+def test_a_premise_of_equal_lines_takes_no_longer_for_more_of_them() -> None:
+    """Each line was weighed again for each that was chosen."""
+    premise = PreparedPremise("- item\n" * 20_000)
+    started = time.process_time()
+    found = premise_excerpt(premise, PreparedClaim("The item was good."))
+    assert time.process_time() - started < 2
+    assert 50 < found.count("item") <= EXCERPT_TOKENS
 
 
 def test_tokens_that_are_left_go_to_neighbours() -> None:

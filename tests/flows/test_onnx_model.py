@@ -67,6 +67,19 @@ def test_a_shape_that_is_known_only_from_the_output_is_checked_then() -> None:
         two.run(inputs(0, 1, 2))
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("nine_rows", "[9, 2, 3] of float32"),
+        ("no_tokens", "[1, 0, 3] of float32"),
+        ("strings", "[1, 2, 3] of object"),
+    ],
+)
+def test_an_output_that_answers_something_else_is_refused(name: str, shown: str) -> None:
+    line = message(TINY.with_name(f"{name}.onnx"), 0, 1)
+    assert line == f"gives an output of {shown} for 1 texts; it must give otherwise"
+
+
 def test_a_file_that_is_no_tokenizer_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{\n"no": 1}', "utf-8")
     with pytest.raises(InputError) as caught:

@@ -72,6 +72,17 @@ def test_no_text_can_put_a_special_token_into_a_template(
     assert judge(name, **hostile) == judge(name, **plain)._replace(end=len(hostile["premise"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "special", "plain"),
+    [("minicheck-t5", "＜／s＞", "</s>"), ("factcg", "［SEP］", "[SEP]")],
+)
+def test_full_width_letters_make_no_special_token(name: str, special: str, plain: str) -> None:
+    one, other = (
+        judge(name, premise="It rains.", claim=f"z {text} w") for text in (special, plain)
+    )
+    assert one == other
+
+
 @pytest.mark.parametrize("part", ["premise", "claim"])
 def test_texts_of_special_tokens_alone_fit_into_the_window(part: str) -> None:
     texts = {"premise": "It rains.", "claim": "It rains.", part: "</s>" * 900}

@@ -644,6 +644,46 @@ SPLIT = [
 ]
 
 
+QUOTATIONS = [
+    # A parser reads a name in place of a quotation.
+    (
+        'Bo wrote "Red Sun" in 1990, and the firm Alpha/Omega sold it in Rome.',
+        ['Bo wrote "Red Sun" in 1990.', "The firm Alpha/Omega sold it in Rome."],
+    ),
+    (
+        'Bo wrote "Red Sun" in 1990, and Alpha-Centauri was sold by Ann.',
+        ['Bo wrote "Red Sun" in 1990.', "Alpha-Centauri was sold by Ann."],
+    ),
+    # Marks that belong to no quotation: the sentence stays whole.
+    *(
+        (sentence, [sentence])
+        for sentence in (
+            "Ann got “A”s and Bo got “B”s in 1990, and both sang in Rome.",
+            'Bo has a 27"monitor and a 32"TV, and Ann has a laptop.',
+            'Jo wrote "Red"and "Blue"in 1990 and sang in Rome.',
+        )
+    ),
+]
+
+MARKS = [
+    # Marks that are no markup.
+    ("The area is πr**2.", "The area is πr**2."),
+    ("It is x**n of **many**.", "It is x**n of many."),
+    ("The value of a[0] is 5 [1].", "The value of a[0] is 5."),
+]
+
+
+@pytest.mark.parametrize(("sentence", "expected"), QUOTATIONS)
+def test_a_quotation_stays_what_it_is(sentence: str, expected: list[str]) -> None:
+    assert claims(sentence) == expected
+
+
+@pytest.mark.parametrize(("sentence", "expected"), MARKS)
+@pytest.mark.parametrize("atomicity", EXTENTS)
+def test_powers_and_indices_are_no_markup(sentence: str, expected: str, atomicity: Extent) -> None:
+    assert claims(sentence, atomicity) == [expected]
+
+
 SHARED = [
     # What one part says of another holds for what is split off.
     (

@@ -362,7 +362,8 @@ def test_non_claims_are_those_of_the_text_taken_apart() -> None:
 @pytest.mark.parametrize(
     "unit",
     ["**", "|", "- ", "a: ", "|a", "|a|b|\n", "|-", "a|b\n-|-\n", "```\n", "<a ", "[", "Dear ",
-     "Dear A ", "Then ", "mix the a, ", "If you have any more a", "__a__ ", "![a](", "is the of "],
+     "Dear A ", "Then ", "mix the a, ", "If you have any more a", "__a__ ", "![a](", "is the of ",
+     "a" + " " * 9_999],
 )  # fmt: skip
 @pytest.mark.parametrize("before", ["", "| a | b |\n|---|---|\n"])
 def test_hostile_texts_take_linear_time(unit: str, before: str) -> None:

@@ -19,6 +19,7 @@ from claimflow.flows.models.entailment.texts import (
     is_mostly_latin,
     numbers_as_in,
     premise_excerpt,
+    spelled_out,
 )
 from claimflow.flows.models.entailment.tokens import Kind, Token, is_content, stem
 from claimflow.flows.models.entailment.word_lists import ANSWERS, NEGATIONS
@@ -83,9 +84,9 @@ def measure_pairs(pairs: Iterable[Pair], read_logits: ReadLogits) -> dict[Pair, 
     for group in _groups(pairs):
         prepared = list(_prepare(group))
         readable = [one for one in prepared if is_mostly_latin(one.pair.claim)]
-        excerpts = (premise_excerpt(one.premise, one.claim) for one in readable)
+        excerpts = (spelled_out(premise_excerpt(one.premise, one.claim)) for one in readable)
         texts = [
-            (excerpt, numbers_as_in(excerpt, one.pair.claim))
+            (excerpt, numbers_as_in(excerpt, spelled_out(one.pair.claim)))
             for excerpt, one in zip(excerpts, readable, strict=True)
         ]
         rows = read_logits(texts) if texts else ()

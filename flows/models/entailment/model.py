@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import sha256_of
 from claimflow.flows.models.entailment.features import FEATURES_VERSION, measure_pairs
 from claimflow.flows.models.onnx import equal_length_batches, open_session
@@ -173,14 +175,22 @@ def encode_pairs(tokenizer: "Tokenizer", pairs: Sequence[tuple[str, str]]) -> li
 
     `tokenizer` must neither pad nor truncate, and must put one token before and one after a text.
     """
-    premises = tokenizer.encode_batch([premise for premise, _ in pairs])
-    claims = tokenizer.encode_batch([claim for _, claim in pairs])
+    premises = tokenizer.encode_batch([_plain(premise) for premise, _ in pairs])
+    claims = tokenizer.encode_batch([_plain(claim) for _, claim in pairs])
     found = []
     for premise, claim in zip(premises, claims, strict=True):
         last = claim.ids[1:-1][:_CLAIM_TOKENS]
         first = premise.ids[1:-1][: WINDOW - 3 - len(last)]
         found.append(EncodedPair((_CLS, *first, _SEP, *last, _SEP), len(first) + 2))
     return found
+
+
+_SPECIAL: Final = re.compile(r"\[(SEP|CLS|MASK|PAD|UNK)\]")
+
+
+def _plain(text: str) -> str:
+    """A text without the special tokens of the network, and without lone surrogates."""
+    return _SPECIAL.sub(r"[ \1]", text.encode("utf-8", "replace").decode("utf-8"))
 
 
 class Network:
@@ -210,4 +220,7 @@ class Network:
             kinds = np.array([places >= pairs[row].claim for row in rows], np.int64)
             inputs = {"input_ids": ids, "token_type_ids": kinds}
             logits[rows] = self._session.run(None, inputs)[0]
+        if not np.isfinite(logits).all():
+            what = "the embedded judge gives numbers that are not finite"
+            raise InputError([Fault("entailment", what, "install claimflow again")])
         return logits

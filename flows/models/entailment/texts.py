@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -123,6 +124,28 @@ _DIGITS = re.compile(r"(?<![\d.,])\d{4,18}(?!\d|[.,]\d)")
 """One without; no longer, as Python refuses to convert very long ones."""
 
 
+_AMOUNT = re.compile(
+    r"(?<![\w.,])([$€£¥]\d[\d.,]{0,18}\s?(?:[kmb]|mn|bn|tn)|\d[\d.,]{0,18}\s?(?:mn|bn|tn))\b",
+    re.IGNORECASE,
+)
+"""An amount with its scale in short: $310m, 4.2bn. "310 m" may be metres."""
+
+_SCALES = {
+    **{"k": "thousand", "m": "million", "mn": "million"},
+    **{"b": "billion", "bn": "billion", "tn": "trillion"},
+}
+
+
+def spelled_out(text: str) -> str:
+    """`text` with "million" for the "m" of "$310m", which the network does not know."""
+
+    def long(match: re.Match[str]) -> str:
+        number = match[0].rstrip("kmbntKMBNT")
+        return f"{number.rstrip()} {_SCALES[match[0][len(number) :].lower()]}"
+
+    return _AMOUNT.sub(long, text)
+
+
 def numbers_as_in(premise: str, claim: str) -> str:
     """`claim` with its numbers written as in `premise`, with or without commas between thousands.
 
@@ -178,24 +201,36 @@ def _covering_pieces(premise: PreparedPremise, weights: Mapping[str, float]) -> 
     for key in weights:
         for piece in premise.pieces_by_key[key]:
             keys_of.setdefault(piece, set()).add(key)
-    chosen: list[int] = []
+    # Pieces with the same keys gain the same, but for those beside a chosen one.
+    alike: dict[frozenset[str], deque[int]] = {}
+    for piece in sorted(keys_of):
+        alike.setdefault(frozenset(keys_of[piece]), deque()).append(piece)
+    chosen: dict[int, None] = {}
     covered: set[str] = set()
     left = EXCERPT_TOKENS
 
     def gain(piece: int) -> float:
         new = sum(weights[key] for key in sorted(keys_of[piece] - covered))
         repeated = sum(weights[key] for key in sorted(keys_of[piece] & covered))
-        adjacent = _ADJACENT if any(abs(piece - other) == 1 for other in chosen) else 0
+        adjacent = _ADJACENT if piece - 1 in chosen or piece + 1 in chosen else 0
         return round(new + _REPEATED * repeated + adjacent, 6)
 
-    while fits := [p for p in keys_of if p not in chosen and len(premise.tokens[p]) <= left]:
-        best = max(fits, key=lambda piece: (gain(piece), -piece))
-        if chosen and gain(best) < _MIN_GAIN:
-            break
-        chosen.append(best)
+    def fits(piece: int) -> bool:
+        return piece not in chosen and len(premise.tokens[piece]) <= left
+
+    while True:
+        candidates = [near for one in chosen for near in (one - 1, one + 1) if near in keys_of]
+        for pieces in alike.values():
+            while pieces and not fits(pieces[0]):
+                pieces.popleft()
+            candidates += [pieces[0]] if pieces else []
+        candidates = [piece for piece in candidates if fits(piece)]
+        best = max(candidates, key=lambda piece: (gain(piece), -piece), default=None)
+        if best is None or (chosen and gain(best) < _MIN_GAIN):
+            return list(chosen)
+        chosen[best] = None
         covered |= keys_of[best]
         left -= len(premise.tokens[best])
-    return chosen
 
 
 def _with_neighbours(premise: PreparedPremise, chosen: list[int]) -> set[int]:
