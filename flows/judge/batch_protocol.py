@@ -1,11 +1,13 @@
-"""The batch protocol of OpenAI, which Azure and servers of one's own speak as well.
+"""The batch protocols of OpenAI, which Azure and servers of one's own speak as well, and Anthropic.
 
-A file of requests is uploaded, a batch of it created, and a file of replies read when it ends.
+To OpenAI a file of requests is uploaded, a batch of it created, and a file of replies read when it
+ends. Anthropic takes the requests with the batch, and keeps no name with it.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
 
 from claimflow.flows.judge.provider import BatchState, ProviderError
 from claimflow.flows.judge.provider_errors import classify
@@ -20,6 +22,23 @@ _MOST_LISTED: Final = 2_000
 
 _ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
 
+_EXPIRED: Final = "the batch expired before this request was done"
+
+_CLOCKS_DIFFER: Final = timedelta(minutes=10)
+"""By how much the clock of a provider may be behind ours."""
+
+_STATUSES: Final = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
+}
+"""The status that Anthropic gives with each type of error; 500 with the others."""
+
 
 class LineError(Exception):
     """What a provider says of one request of a batch, with the status of its reply."""
@@ -29,81 +48,222 @@ class LineError(Exception):
         super().__init__(str(message or error or "no reply"))
         self.status_code = status
         self.body = error
+        self.response: Any = None
 
 
-async def submit(client: Any, name: str, bodies: Mapping[str, Mapping[str, Any]]) -> str:
-    """Submit chat requests by their ids; returns the provider's id of the batch."""
-    lines = (
-        {"custom_id": request_id, "method": "POST", "url": _ADDRESS, "body": body}
-        for request_id, body in bodies.items()
-    )
-    content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-    file = (f"{name}.jsonl", content.encode("utf-8", "replace"), "application/jsonl")
-    uploaded = await client.files.create(file=file, purpose="batch")
-    made = await client.batches.create(
-        input_file_id=uploaded.id,
-        endpoint=_ADDRESS,
-        completion_window="24h",
-        metadata={_NAME: name},
-    )
-    return str(made.id)
+class BatchApi(Protocol):
+    """The batches of an account. Raises the exceptions of its client, and `ProviderError`."""
+
+    async def submit(self, name: str, bodies: Mapping[str, Mapping[str, Any]]) -> str:
+        """Submit chat requests by their ids; returns the provider's id of the batch."""
+
+    async def find(self, name: str, requests: Collection[str], since: datetime) -> str | None:
+        """The provider's id of the batch of that name, with those requests; None without one.
+
+        It was submitted after `since`, if at all.
+        """
+
+    async def state(self, batch_id: str) -> BatchState:
+        """How far a batch is."""
+
+    def replies(self, batch_id: str) -> AsyncIterator[tuple[str, Any]]:
+        """The body of each reply, or a `ProviderError`, with the id of its request.
+
+        A line that is no reply is left out.
+        """
 
 
-async def find(client: Any, name: str) -> str | None:
-    """The provider's id of the batch with a name; None if none of the newest ones has it."""
-    seen = 0
-    async for batch in client.batches.list(limit=100):
-        if (batch.metadata or {}).get(_NAME) == name:
-            return str(batch.id)
-        seen += 1
-        if seen == _MOST_LISTED:
-            break
-    return None
+class OpenaiBatches:
+    """The batches of an account at OpenAI, Azure, or a server that speaks the protocol."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    async def submit(self, name: str, bodies: Mapping[str, Mapping[str, Any]]) -> str:
+        """As `BatchApi.submit`."""
+        lines = (
+            {"custom_id": request_id, "method": "POST", "url": _ADDRESS, "body": body}
+            for request_id, body in bodies.items()
+        )
+        content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        file = (f"{name}.jsonl", content.encode("utf-8", "replace"), "application/jsonl")
+        uploaded = await self._client.files.create(file=file, purpose="batch")
+        made = await self._client.batches.create(
+            input_file_id=uploaded.id,
+            endpoint=_ADDRESS,
+            completion_window="24h",
+            metadata={_NAME: name},
+        )
+        return str(made.id)
+
+    async def find(
+        self,
+        name: str,
+        requests: Collection[str],  # noqa: ARG002
+        since: datetime,  # noqa: ARG002
+    ) -> str | None:
+        """As `BatchApi.find`: by the name, which is stored with it, among the newest ones."""
+        seen = 0
+        async for batch in self._client.batches.list(limit=100):
+            if (batch.metadata or {}).get(_NAME) == name:
+                return str(batch.id)
+            seen += 1
+            if seen == _MOST_LISTED:
+                break
+        return None
+
+    async def state(self, batch_id: str) -> BatchState:
+        """As `BatchApi.state`."""
+        batch = await self._client.batches.retrieve(batch_id)
+        counts = batch.request_counts
+        done = counts.completed + counts.failed if counts else 0
+        if batch.status not in _ENDED:
+            return BatchState(False, done)
+        if batch.status == "completed":
+            return BatchState(True, done)
+        faults = (batch.errors.data if batch.errors else None) or []
+        why = next((one.message for one in faults if one.message), None)
+        return BatchState(True, done, f"the batch {batch.status}" + (f": {why}" if why else ""))
+
+    async def replies(self, batch_id: str) -> AsyncIterator[tuple[str, Any]]:
+        """As `BatchApi.replies`."""
+        batch = await self._client.batches.retrieve(batch_id)
+        for file in (batch.output_file_id, batch.error_file_id):
+            if file:
+                content = await self._client.files.content(file)
+                for request_id, line in _lines(content.content):
+                    yield request_id, _openai_reply(line)
 
 
-async def state(client: Any, batch_id: str) -> BatchState:
-    """How far a batch is."""
-    batch = await client.batches.retrieve(batch_id)
-    counts = batch.request_counts
-    done = counts.completed + counts.failed if counts else 0
-    if batch.status not in _ENDED:
-        return BatchState(False, done)
-    if batch.status == "completed":
-        return BatchState(True, done)
-    faults = (batch.errors.data if batch.errors else None) or []
-    why = next((one.message for one in faults if one.message), None)
-    return BatchState(True, done, f"the batch {batch.status}" + (f": {why}" if why else ""))
+class AnthropicBatches:
+    """The batches of an account at Anthropic, by an httpx client, with its address and headers."""
 
+    def __init__(self, client: Any, address: str, headers: Mapping[str, str]) -> None:
+        self._client = client
+        self._address = f"{address}/v1/messages/batches"
+        self._headers = {**headers, "content-type": "application/json"}
 
-async def replies(client: Any, batch_id: str) -> AsyncIterator[tuple[str, Any | ProviderError]]:
-    """The body of each reply, or why there is none, with the id of its request.
+    async def submit(
+        self,
+        name: str,  # noqa: ARG002
+        bodies: Mapping[str, Mapping[str, Any]],
+    ) -> str:
+        """As `BatchApi.submit`; no name can be stored with it."""
+        requests = [{"custom_id": one, "params": body} for one, body in bodies.items()]
+        content = json.dumps({"requests": requests}, ensure_ascii=False)
+        made = await self._json("POST", "", content.encode("utf-8", "replace"))
+        return str(made["id"])
 
-    A line that is no reply is left out.
-    """
-    batch = await client.batches.retrieve(batch_id)
-    for file in (batch.output_file_id, batch.error_file_id):
-        if not file:
-            continue
-        content = await client.files.content(file)
-        for line in content.content.splitlines():
-            try:
-                read = json.loads(line)
-                request_id = read["custom_id"]
-                reply = _reply(read)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    async def find(
+        self,
+        name: str,  # noqa: ARG002
+        requests: Collection[str],
+        since: datetime,
+    ) -> str | None:
+        """As `BatchApi.find`: by the ids of its requests, which are known when it has ended.
+
+        Raises `ProviderError` while a batch that may be it goes on: it has as many requests.
+        """
+        unsure = False
+        async for batch in self._newest(since - _CLOCKS_DIFFER):
+            if sum(batch["request_counts"].values()) != len(requests):
                 continue
-            if isinstance(request_id, str):
-                yield request_id, reply
+            if batch["processing_status"] != "ended":
+                unsure = True
+                continue
+            async for request_id, _ in self.replies(batch["id"]):
+                if request_id in requests:
+                    return str(batch["id"])
+                break
+        if unsure:
+            what = "a batch of as many requests goes on; when it ends, its replies say whose it is"
+            raise ProviderError("throttled", what)
+        return None
+
+    async def _newest(self, since: datetime) -> AsyncIterator[dict[str, Any]]:
+        """The batches that were created after `since`, the newest first."""
+        seen, after = 0, ""
+        while seen < _MOST_LISTED:
+            page = await self._json("GET", f"?limit=100{after}")
+            for batch in page["data"]:
+                if datetime.fromisoformat(batch["created_at"]) < since:
+                    return
+                seen += 1
+                yield batch
+            if not page["has_more"]:
+                return
+            after = f"&after_id={page['last_id']}"
+
+    async def state(self, batch_id: str) -> BatchState:
+        """As `BatchApi.state`."""
+        batch = await self._json("GET", f"/{batch_id}")
+        counts = batch["request_counts"]
+        done = sum(counts.values()) - counts["processing"]
+        return BatchState(batch["processing_status"] == "ended", done)
+
+    async def replies(self, batch_id: str) -> AsyncIterator[tuple[str, Any]]:
+        """As `BatchApi.replies`."""
+        for request_id, line in _lines(await self._read("GET", f"/{batch_id}/results")):
+            yield request_id, _anthropic_reply(line)
+
+    async def _json(self, method: str, place: str, content: bytes = b"") -> Any:
+        return json.loads(await self._read(method, place, content))
+
+    async def _read(self, method: str, place: str, content: bytes = b"") -> bytes:
+        """The body of a reply. Raises `LineError` for another status than 200."""
+        reply = await self._client.request(
+            method, self._address + place, content=content, headers=self._headers
+        )
+        if reply.status_code == 200:
+            return bytes(reply.content)
+        try:
+            error = json.loads(reply.content)["error"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            error = reply.reason_phrase
+        failure = LineError(reply.status_code, error)
+        failure.response = reply  # Its headers may say how long to wait.
+        raise failure
 
 
-def _reply(line: dict[str, Any]) -> Any | ProviderError:
-    response = line.get("response")
-    if response is None:
-        error = line.get("error") or {}
-        if error.get("code") == "batch_expired":
-            return ProviderError("timeout", "the batch expired before this request was done")
-        return classify(LineError(500, error))
-    status, body = response["status_code"], response["body"]
-    if status == 200:
-        return body
-    return classify(LineError(int(status), body.get("error") if isinstance(body, dict) else body))
+def _lines(content: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """The lines of a file of replies that are objects with the id of a request."""
+    found = []
+    for line in content.splitlines():
+        try:
+            read = json.loads(line)
+            request_id = read["custom_id"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if isinstance(request_id, str):
+            found.append((request_id, read))
+    return found
+
+
+def _openai_reply(line: dict[str, Any]) -> Any:
+    try:
+        response = line.get("response")
+        if response is None:
+            error = line.get("error") or {}
+            if error.get("code") == "batch_expired":
+                return ProviderError("timeout", _EXPIRED)
+            return classify(LineError(500, error))
+        status, body = response["status_code"], response["body"]
+        if status == 200:
+            return body
+        error = body.get("error") if isinstance(body, dict) else body
+        return classify(LineError(int(status), error))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return classify(error)
+
+
+def _anthropic_reply(line: dict[str, Any]) -> Any:
+    try:
+        result = line["result"]
+        if result["type"] == "succeeded":
+            return result["message"]
+        if result["type"] == "expired":
+            return ProviderError("timeout", _EXPIRED)
+        error = result.get("error", {}).get("error") or {"message": f"it was {result['type']}"}
+        return classify(LineError(_STATUSES.get(str(error.get("type")), 500), error))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return classify(error)

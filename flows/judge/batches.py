@@ -8,7 +8,7 @@ the id whether a batch reached the provider when the run that submitted it was k
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -170,13 +170,14 @@ class BatchQueue:
             BatchCall(batch_id, one.call.call_id, one.call.rung or "text", tuple(one.keys))
             for one in waiting
         ]
+        until = self._until()
         call = waiting[0].call
         about = {"run_id": self._run_id, "judge": call.judge, "model": call.model}
         try:
             await asyncio.to_thread(
                 self._batches.add, batch_id, calls, **about, api_base=call.api_base
             )
-            provider_batch = await self._create(batch_id, awaited)
+            provider_batch = await self._create(batch_id, awaited, until)
         except Exception as error:
             if isinstance(error, ProviderError):
                 error.message = scrub(error.message, hide=_texts(waiting))
@@ -187,8 +188,12 @@ class BatchQueue:
         self._message(f"{self._label}: a batch of {calls_text} is submitted")
         await self._follow(batch_id, provider_batch)
 
-    async def _create(self, batch_id: str, awaited: dict[str, _Waiting]) -> str:
-        """The provider's id of a batch that is submitted now. Raises `ProviderError`."""
+    async def _create(self, batch_id: str, awaited: dict[str, _Waiting], until: float) -> str:
+        """The provider's id of a batch that is submitted now.
+
+        Raises `ProviderError`; `PendingError` where it is not known `until` then whether the
+        provider has it.
+        """
         requests = {call_id: one.request for call_id, one in awaited.items()}
         for attempt in range(1, _ATTEMPTS + 1):
             try:
@@ -201,7 +206,7 @@ class BatchQueue:
                     raise
                 await asyncio.sleep(error.retry_after or _pause(attempt))
                 # The provider may have it although its reply was lost.
-                found = await self._found(batch_id)
+                found = await self._found(batch_id, until)
                 if found is not None:
                     made = found
                     break
@@ -218,7 +223,7 @@ class BatchQueue:
             stored = await asyncio.to_thread(self._batches.read, batch_id)
             provider_batch = stored.provider_batch
             if provider_batch is None:
-                provider_batch = await self._found(batch_id)
+                provider_batch = await self._found(batch_id, self._until())
                 if provider_batch is None:
                     await asyncio.to_thread(self._batches.refused, batch_id, "not submitted")
                     waiting = list(self._awaited.pop(batch_id).values())
@@ -232,15 +237,28 @@ class BatchQueue:
             self._message(f"{self._label}: waiting for the batch {provider_batch}")
         await self._follow(batch_id, provider_batch)
 
-    async def _found(self, batch_id: str) -> str | None:
-        model, api_base = self._judge.model, self._judge.api_base
-        found = self._provider.find_batch(batch_id, model, api_base=api_base, timeout=_TIMEOUT)
-        return await self._asked(found)
+    async def _found(self, batch_id: str, until: float) -> str | None:
+        """The provider's id of a batch; None where it was not submitted."""
+        stored = await asyncio.to_thread(self._batches.read, batch_id)
+        return await self._patiently(
+            lambda: self._provider.find_batch(
+                batch_id,
+                self._judge.model,
+                requests=stored.calls,
+                since=stored.submitted_at.replace(tzinfo=UTC),
+                api_base=self._judge.api_base,
+                timeout=_TIMEOUT,
+            ),
+            until,
+        )
+
+    def _until(self) -> float:
+        return asyncio.get_running_loop().time() + self._wait.total_seconds()
 
     async def _follow(self, batch_id: str, provider_batch: str) -> None:
         """Wait until a batch ends, and give its replies to those that wait for them."""
         model, api_base = self._judge.model, self._judge.api_base
-        until = asyncio.get_running_loop().time() + self._wait.total_seconds()
+        until = self._until()
         try:
             state = await self._ended(provider_batch, until)
             replies = await self._patiently(

@@ -12,16 +12,25 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from inspect import unwrap
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from claimflow.flows.judge import batch_protocol
+from claimflow.flows.judge.batch_protocol import AnthropicBatches, BatchApi, OpenaiBatches
 from claimflow.flows.judge.litellm_settings import (
     BATCH_PROVIDERS,
     address_variable,
@@ -131,7 +140,7 @@ class LitellmProvider(JudgeProvider):
         return _vectors(reply, len(texts)), _usage(reply)
 
     def takes_batches(self, model: str, api_base: str | None) -> bool:
-        """As `JudgeProvider.takes_batches`: OpenAI, Azure, and servers that speak its protocol."""
+        """As `JudgeProvider.takes_batches`: OpenAI, Azure, their protocol's servers, Anthropic."""
         plain = not proxied(_litellm()) and _mode(model.partition("/")[2]) == "chat"
         return plain and _provider_of(model, api_base) in BATCH_PROVIDERS
 
@@ -140,37 +149,48 @@ class LitellmProvider(JudgeProvider):
     ) -> str:
         """As `JudgeProvider.submit_batch`."""
         first = next(iter(requests.values()))
-        bodies = {request_id: _chat_body(request) for request_id, request in requests.items()}
-        async with self._batches(first.model, first.api_base, timeout) as client:
-            return await batch_protocol.submit(client, name, bodies)
+        headers: dict[str, str] = {}
+        bodies = {
+            request_id: _chat_body(request, headers) for request_id, request in requests.items()
+        }
+        async with self._batches(first.model, first.api_base, timeout, headers) as batches:
+            return await batches.submit(name, bodies)
 
     async def find_batch(
-        self, name: str, model: str, *, api_base: str | None, timeout: float
+        self,
+        name: str,
+        model: str,
+        *,
+        requests: Collection[str],
+        since: datetime,
+        api_base: str | None,
+        timeout: float,
     ) -> str | None:
         """As `JudgeProvider.find_batch`."""
-        async with self._batches(model, api_base, timeout) as client:
-            return await batch_protocol.find(client, name)
+        async with self._batches(model, api_base, timeout) as batches:
+            return await batches.find(name, requests, since)
 
     async def batch_state(
         self, batch: str, model: str, *, api_base: str | None, timeout: float
     ) -> BatchState:
         """As `JudgeProvider.batch_state`."""
-        async with self._batches(model, api_base, timeout) as client:
-            return await batch_protocol.state(client, batch)
+        async with self._batches(model, api_base, timeout) as batches:
+            return await batches.state(batch)
 
     async def batch_replies(
         self, batch: str, model: str, *, api_base: str | None, timeout: float
     ) -> dict[str, ChatReply | ProviderError]:
         """As `JudgeProvider.batch_replies`."""
         found: dict[str, ChatReply | ProviderError] = {}
-        async with self._batches(model, api_base, timeout) as client:
-            async for request_id, body in batch_protocol.replies(client, batch):
+        anthropic = _provider_of(model, api_base) == "anthropic"
+        async with self._batches(model, api_base, timeout) as batches:
+            async for request_id, body in batches.replies(batch):
                 try:
-                    found[request_id] = (
-                        body
-                        if isinstance(body, ProviderError)
-                        else _chat_reply(_litellm().ModelResponse(**body))
-                    )
+                    if isinstance(body, ProviderError):
+                        found[request_id] = body
+                        continue
+                    read = _from_anthropic(body) if anthropic else _litellm().ModelResponse(**body)
+                    found[request_id] = _chat_reply(read)
                 except ProviderError as error:
                     found[request_id] = error
                 except Exception as error:
@@ -179,13 +199,27 @@ class LitellmProvider(JudgeProvider):
 
     @asynccontextmanager
     async def _batches(
-        self, model: str, api_base: str | None, timeout: float
-    ) -> AsyncIterator[Any]:
-        """OpenAI's client for a model. The block raises `ProviderError` only."""
+        self,
+        model: str,
+        api_base: str | None,
+        timeout: float,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> AsyncIterator[BatchApi]:
+        """The batches of the account of a model. The block raises `ProviderError` only.
+
+        `headers` are sent with the requests to Anthropic.
+        """
         try:
             with _quiet(), _internal_call():
                 async with asyncio.timeout(timeout):
-                    yield self._client_of_batches(Request(model, [], {}, api_base))
+                    if _provider_of(model, api_base) == "anthropic":
+                        request = Request(model, _HELLO, {}, api_base)
+                        _, known, address = _to_anthropic(request, {})
+                        client = self._own_client().client
+                        yield AnthropicBatches(client, address, {**known, **headers})
+                    else:
+                        client = self._client_of_batches(Request(model, [], {}, api_base))
+                        yield OpenaiBatches(client)
         except TimeoutError:
             failure = ProviderError("timeout", f"no whole reply within {timeout:g} seconds")
         except Exception as error:
@@ -715,7 +749,7 @@ async def _read_carefully(response: Any) -> None:
     """Make litellm read the body of a reply up to a limit, and by `read_reply`."""
     path = response.request.url.path.lower()
     most = _MAX_EMBEDDING_BYTES if "embed" in path else _MAX_TEXT_BYTES
-    if "/files/" in path and path.endswith("/content"):
+    if ("/files/" in path and path.endswith("/content")) or path.endswith("/results"):
         most = _MAX_FILE_BYTES
     read = response.aiter_bytes
 
@@ -817,13 +851,17 @@ def _is_plain_openai(request: Request) -> bool:
     return plain and _mode(request.model.removeprefix("openai/")) in ("chat", "responses")
 
 
-def _chat_body(request: Request) -> dict[str, Any]:
-    """The body of a chat request in OpenAI's words, as a line of a batch holds it."""
+def _chat_body(request: Request, headers: dict[str, str]) -> dict[str, Any]:
+    """The body of a chat request, as a batch holds it; adds to `headers` what it needs of them."""
     from litellm.utils import get_optional_params
 
     unsent = sorted(request.parameters.keys() & _NOT_IN_A_FILE)
     if unsent:
         raise ProviderError("fatal", f"{unsent[0]} cannot be sent with the calls of a batch")
+    if _provider_of(request.model, request.api_base) == "anthropic":
+        body, needed, _ = _to_anthropic(request, headers)
+        headers.update(needed)
+        return body
     provider = _provider_of(request.model, request.api_base)
     model = request.model.partition("/")[2]
     options = get_optional_params(
@@ -831,6 +869,45 @@ def _chat_body(request: Request) -> dict[str, Any]:
     )
     more = options.pop("extra_body", None) or {}
     return {"model": model, "messages": request.messages, **options, **more}
+
+
+def _to_anthropic(
+    request: Request, headers: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str], str]:
+    """A chat request in Anthropic's words: its body, `headers` with its own, and the address."""
+    from litellm.llms.anthropic.chat.transformation import AnthropicConfig
+    from litellm.llms.anthropic.common_utils import AnthropicModelInfo
+    from litellm.utils import get_optional_params
+
+    model = request.model.partition("/")[2]
+    options = get_optional_params(
+        model=model, custom_llm_provider="anthropic", stream=None, **request.parameters
+    )
+    more = options.pop("extra_body", None) or {}
+    config: Any = AnthropicConfig()
+    about = {"model": model, "messages": request.messages, "litellm_params": {}}
+    known = config.validate_environment(headers=dict(headers), optional_params=options, **about)
+    for ours in ("json_mode", "is_vertex_request"):
+        options.pop(ours, None)
+    body = config.transform_request(optional_params=options, headers=known, **about)
+    address = AnthropicModelInfo.get_api_base(request.api_base) or "https://api.anthropic.com"
+    return {**body, **more}, known, address.removesuffix("/v1/messages").rstrip("/")
+
+
+def _from_anthropic(message: Any) -> Any:
+    """A reply of Anthropic as litellm gives it."""
+    import httpx
+    from litellm.constants import RESPONSE_FORMAT_TOOL_NAME
+    from litellm.llms.anthropic.chat.transformation import AnthropicConfig
+
+    config: Any = AnthropicConfig()
+    tools = {one.get("name") for one in message["content"] if one.get("type") == "tool_use"}
+    return config.transform_parsed_response(
+        completion_response=message,
+        raw_response=httpx.Response(200),
+        model_response=_litellm().ModelResponse(),
+        json_mode=RESPONSE_FORMAT_TOOL_NAME in tools,
+    )
 
 
 def _mode(name: str) -> str:
@@ -975,7 +1052,7 @@ def _chat_reply(reply: Any) -> ChatReply:
     choice = reply.choices[0]
     finish = choice.finish_reason
     text = _text(choice.message)
-    refusal = None if text else _refusal(choice.message, finish)
+    refusal = _refusal(choice.message, finish, text)
     fingerprint = getattr(reply, "system_fingerprint", None)
     # A server may write anything there; the answer is paid for.
     known = fingerprint if isinstance(fingerprint, str) else None
@@ -991,8 +1068,12 @@ def _text(message: Any) -> str:
     return message.content if isinstance(message.content, str) else ""
 
 
-def _refusal(message: Any, finish: str | None) -> str | None:
+def _refusal(message: Any, finish: str | None, text: str) -> str | None:
     more = getattr(message, "provider_specific_fields", None) or {}
+    if more.get("stop_reason") == "refusal":  # As Anthropic says it, with words or without.
+        return text or "refusal"
+    if text:
+        return None
     reason = getattr(message, "refusal", None) or more.get("refusal")
     if reason:
         return str(reason)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-BATCH_PROVIDERS: Final = frozenset({"openai", "azure", "hosted_vllm"})
-"""Providers that speak OpenAI's batch protocol."""
+BATCH_PROVIDERS: Final = frozenset({"openai", "azure", "hosted_vllm", "anthropic"})
+"""Providers whose batch protocols are known."""
 
 _SAME: Final = {
     "ai21_chat": "ai21",

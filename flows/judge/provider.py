@@ -11,7 +11,8 @@ The name becomes part of the judge's identity, so that its replies have ledger k
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
@@ -169,9 +170,20 @@ class JudgeProvider(ABC):
         raise ProviderError("fatal", "this provider has no batches")
 
     async def find_batch(
-        self, name: str, model: str, *, api_base: str | None, timeout: float
+        self,
+        name: str,
+        model: str,
+        *,
+        requests: Collection[str],
+        since: datetime,
+        api_base: str | None,
+        timeout: float,
     ) -> str | None:
-        """The provider's id of the batch with that name; None if it was not submitted."""
+        """The provider's id of the batch with that name; None if it was not submitted.
+
+        `requests` are the ids of its requests; it was submitted after `since` (in UTC), if at all.
+        Raises as `chat` does; of kind throttled where it cannot be known yet.
+        """
         raise ProviderError("fatal", "this provider has no batches")
 
     async def batch_state(

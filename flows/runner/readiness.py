@@ -61,8 +61,8 @@ def _endpoint_fault(endpoint: Endpoint) -> tuple[str, str] | None:
         with provider_answer(endpoint.provider, "takes_batches"):
             taken = provider.takes_batches(endpoint.model, endpoint.api_base)
         if not taken:
-            known = "remove it; models of OpenAI and Azure, and servers of your own, take batches"
-            return f"batch: true, and {endpoint.model} takes no batches", known
+            who = "models of OpenAI, Azure and Anthropic, and servers of your own"
+            return f"batch: true, and {endpoint.model} takes no batches", f"remove it; {who} do"
     if price_of(endpoint) is None and endpoint.budget_usd is not None:
         what = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"
         return what, "write price: {input: ..., output: ...} in US dollars per million tokens"

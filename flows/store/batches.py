@@ -20,11 +20,12 @@ class BatchCall(NamedTuple):
 
 
 class StoredBatch(NamedTuple):
-    """A batch, with the provider's id if it is known to be submitted."""
+    """A batch, with the provider's id if it is known to be submitted, and the ids of its calls."""
 
     batch_id: str
     provider_batch: str | None
     submitted_at: datetime
+    calls: tuple[str, ...]
 
 
 _OPEN: Final = "ended_at IS NULL AND call_id NOT IN (SELECT call_id FROM audit.calls)"
@@ -72,10 +73,12 @@ class Batches:
         """A batch."""
         with self._store.reading() as connection:
             query = (
-                "SELECT batch_id::VARCHAR, provider_batch, submitted_at FROM audit.batches "
-                "WHERE batch_id = $batch_id::UUID"
+                "SELECT batch_id::VARCHAR, provider_batch, submitted_at, list(call_id::VARCHAR) "
+                "FROM audit.batches JOIN audit.batch_calls USING (batch_id) "
+                "WHERE batch_id = $batch_id::UUID GROUP BY ALL"
             )
-            return StoredBatch(*read_table(connection, query, batch_id=batch_id).row(0))
+            row = read_table(connection, query, batch_id=batch_id).row(0)
+            return StoredBatch(row[0], row[1], row[2], tuple(row[3]))
 
     def add(
         self,

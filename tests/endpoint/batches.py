@@ -1,17 +1,23 @@
-"""The batch protocol of OpenAI: files, batches that take a while, and files of results."""
+"""The batch protocols of OpenAI and Anthropic: batches that take a while, and their results."""
 
 import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 Body = dict[str, Any]
 Reply = tuple[int, Body | bytes]
 
 _FILE: Final = re.compile(r"/v1/files/([\w-]+)/content")
 _BATCH: Final = re.compile(r"/v1/batches/([\w-]+)")
+_MESSAGES: Final = "/v1/messages/batches"
+_MESSAGE_BATCH: Final = re.compile(rf"{_MESSAGES}/([\w-]+)(/results)?")
+_PAGE: Final = 2
+"""Batches of Anthropic on a page of their list."""
 
 
 @dataclass
@@ -51,7 +57,7 @@ class BatchService:
 
     def handles(self, path: str) -> bool:
         """Whether a path is one of the protocol."""
-        return path.startswith(("/v1/files", "/v1/batches"))
+        return path.startswith(("/v1/files", "/v1/batches", _MESSAGES))
 
     def submitted(self) -> list[Body]:
         """The bodies of all lines of all batches, in order."""
@@ -61,6 +67,9 @@ class BatchService:
         self, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> Reply | None:
         """Status and body of a reply; None where the reply is to be lost."""
+        path, _, query = path.partition("?")
+        if path.startswith(_MESSAGES):
+            return self._handle_anthropic(method, path, parse_qs(query), body)
         if method == "POST" and path == "/v1/files":
             return 200, self._upload(headers, body)
         if method == "POST" and path == "/v1/batches":
@@ -80,6 +89,64 @@ class BatchService:
                 return 200, self._written(known[found[1]])
         error = {"message": f"Nothing is at {path}.", "type": "invalid_request_error"}
         return 404, {"error": error}
+
+    def _handle_anthropic(
+        self, method: str, path: str, query: Mapping[str, list[str]], body: bytes
+    ) -> Reply | None:
+        if method == "POST":
+            lines = [
+                {"custom_id": one["custom_id"], "url": "/v1/messages", "body": one["params"]}
+                for one in json.loads(body)["requests"]
+            ]
+            file = self._add("".join(json.dumps(line) + "\n" for line in lines).encode())
+            number = f"msgbatch_{len(self.batches) + 1}"
+            self.batches.append(Batch(number, file["id"], {}, time.monotonic()))
+            if self.behaviour.lost:
+                self.behaviour.lost -= 1
+                return None
+            return 200, self._message_batch(self.batches[-1])
+        if path == _MESSAGES:
+            newest = self.batches[::-1]
+            ids = [one.id for one in newest]
+            first = ids.index(query["after_id"][0]) + 1 if "after_id" in query else 0
+            page = newest[first : first + _PAGE]
+            more = first + _PAGE < len(newest)
+            listed = [self._message_batch(one) for one in page]
+            last = page[-1].id if page else None
+            return 200, {"data": listed, "has_more": more, "last_id": last}
+        found = _MESSAGE_BATCH.fullmatch(path)
+        known = {one.id: one for one in self.batches}
+        if not found or found[1] not in known:
+            return 404, {"type": "error", "error": {"type": "not_found_error", "message": path}}
+        batch = known[found[1]]
+        if not found[2]:
+            return 200, self._message_batch(batch)
+        return 200, "".join(
+            json.dumps({"custom_id": line["custom_id"], "result": self._result(line)}) + "\n"
+            for line in reversed(self.lines(batch))
+        ).encode()
+
+    def _message_batch(self, batch: Batch) -> Body:
+        lines = self.lines(batch)
+        ended = time.monotonic() - batch.created >= self.behaviour.seconds
+        counts = dict.fromkeys(["processing", "succeeded", "errored", "canceled", "expired"], 0)
+        counts["succeeded" if ended else "processing"] = len(lines)
+        made = datetime.now(UTC) - timedelta(seconds=time.monotonic() - batch.created)
+        return {
+            "id": batch.id,
+            "type": "message_batch",
+            "processing_status": "ended" if ended else "in_progress",
+            "request_counts": counts,
+            "created_at": made.isoformat().replace("+00:00", "Z"),
+        }
+
+    def _result(self, line: Body) -> Body:
+        if self.behaviour.expired(line):
+            return {"type": "expired"}
+        status, body = self.chat(line["url"], line["body"])
+        if status == 200:
+            return {"type": "succeeded", "message": body}
+        return {"type": "errored", "error": body}
 
     def _upload(self, headers: Mapping[str, str], body: bytes) -> Body:
         boundary = headers["content-type"].partition("boundary=")[2].strip('"').encode()

@@ -69,7 +69,7 @@ class Service:
 
     def _handle_batch(self, noted: Recorded, incoming: Incoming, connection: Connection) -> None:
         headers, body = incoming.headers, incoming.body
-        reply = self.batches.handle(incoming.method, noted.path, headers, body)
+        reply = self.batches.handle(incoming.method, incoming.path, headers, body)
         noted.replied = time.monotonic()
         if reply is None:
             connection.close()
