@@ -188,6 +188,8 @@ def _made_beside(metrics: Sequence[str]) -> Iterator[str]:
     from claimflow.stages.registry import STAGES
 
     for metric in metrics:
+        if metric in STAGES:
+            continue
         for stage in STAGES.values():
             others = len({*stage.metrics} - {*metrics})
             if metric in stage.metrics and stage.use not in metrics and others:

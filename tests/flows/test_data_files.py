@@ -322,6 +322,8 @@ def test_a_saved_pipeline_reads_the_store_of_its_run(command: Command, tmp_path:
     assert (
         "with chrf come 10 more of deterministic_correctness, which computes them together" in err
     )
+    _, _, err = command("run", "answers.jsonl", "--metrics", "faithfulness")
+    assert "which computes them together" not in err
     (tmp_path / "below").mkdir()
     command(*arguments, "--save", "below/p.yaml")
     _, out, _ = command("run", "below/p.yaml")
