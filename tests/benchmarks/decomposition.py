@@ -91,7 +91,11 @@ def report(name: str, f: Figures, further: str) -> None:
 def measure(rows: list[dict[str, Any]]) -> Figures:
     started = time.process_time()
     decomposed = [claims_of(row) for row in rows]
-    seconds = time.process_time() - started
+    return compare(rows, decomposed, time.process_time() - started)
+
+
+def compare(rows: list[dict[str, Any]], decomposed: list[list[str]], seconds: float) -> Figures:
+    """The claims of each row compared with those that people made."""
     ours = human = covered = with_whole = precise = 0
     for row, claims in zip(rows, decomposed, strict=True):
         golden = human_claims(row)
