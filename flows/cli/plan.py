@@ -39,6 +39,9 @@ def add(commands: Commands) -> None:
     )
     add_pipeline_or_data(parser)
     add_rerun_options(parser)
+    parser.add_argument(
+        "--batch", action="store_true", help="as if the pipeline sent its calls in batches"
+    )
 
     parser = add_command(
         commands,
@@ -70,9 +73,12 @@ def plan(options: Namespace) -> int:
     from claimflow.flows.runner.embedded_models import missing_model
     from claimflow.flows.runner.estimate import estimate
     from claimflow.flows.runner.languages import planned_untaught
+    from claimflow.flows.runner.prepare import in_batches
 
     rerun = Rerun.of(options)
     prepared = prepare_file(options, rerun).prepared
+    if options.batch:
+        prepared = in_batches(prepared)
     store = prepared.store
     choice = planning.choose(prepared, store, rerun)
     if choice.run_without_failures is not None:
@@ -199,6 +205,8 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
     from claimflow.flows.judge.provider import BATCH_SHARE
 
     costs: dict[bool, Decimal] = {}
+    unknown = any(one.calls and one.cost is None for one in estimates.values())
+    further = ", and calls of unknown price" if unknown else ""
     submitted = sum(one.submitted for one in estimates.values())
     if submitted:
         calls = format_count(submitted, "call")
@@ -207,15 +215,17 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
     for one in estimates.values():
         for part in one.parts or (one,):
             judge = pipeline.judges.get(part.who)
-            if judge is None or not part.calls or part.cost is None:
+            # As in the line of the whole price, a step counts if all its calls have a price.
+            if judge is None or not part.calls or part.cost is None or one.cost is None:
                 continue
             known = judge.model.partition("/")[0] in BATCH_PROVIDERS
             if judge.batch or (known and judge.api_base is None):
                 costs[judge.batch] = costs.get(judge.batch, Decimal(0)) + part.cost * BATCH_SHARE
     if costs.get(True):
-        yield f"in batches, as the pipeline says: {_format_usd(costs[True])} USD, within a day"
+        cost = f"{_format_usd(costs[True])} USD{further}"
+        yield f"in batches, as the pipeline says: {cost}, each batch within a day"
     if costs.get(False):
-        yield f"with --batch: {_format_usd(costs[False])} USD, within a day"
+        yield f"with --batch: {_format_usd(costs[False])} USD{further}, each batch within a day"
 
 
 def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:

@@ -61,8 +61,8 @@ class _Waiting(NamedTuple):
 class BatchQueue:
     """The batches of one judge in one run. Used by coroutines of one loop.
 
-    Calls that have waited for `wait` get a `PendingError`. `message` is called with what a user
-    should know.
+    Calls that wait longer than `wait` after the first batch get a `PendingError`. `message` is
+    called with what a user should know.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class BatchQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._read: set[str] = set()
         self._flushing = False
+        self._deadline: float | None = None
 
     def note_submitted(self, calls: Sequence[BatchCall]) -> None:
         """Note calls that an earlier run submitted, and whose replies are not stored."""
@@ -253,14 +254,17 @@ class BatchQueue:
         )
 
     def _until(self) -> float:
-        return asyncio.get_running_loop().time() + self._wait.total_seconds()
+        """When waiting ends: for all batches of the run together."""
+        if self._deadline is None:
+            self._deadline = asyncio.get_running_loop().time() + self._wait.total_seconds()
+        return self._deadline
 
     async def _follow(self, batch_id: str, provider_batch: str) -> None:
         """Wait until a batch ends, and give its replies to those that wait for them."""
         model, api_base = self._judge.model, self._judge.api_base
         until = self._until()
         try:
-            state = await self._ended(provider_batch, until)
+            state = await self._ended(provider_batch, until, len(self._awaited[batch_id]))
             replies = await self._patiently(
                 lambda: self._provider.batch_replies(
                     provider_batch, model, api_base=api_base, timeout=_TIMEOUT
@@ -273,6 +277,8 @@ class BatchQueue:
         self._read.add(batch_id)
         waiting = self._awaited.pop(batch_id)
         why = state.message and scrub(state.message, hide=_texts(waiting.values()))
+        if why:
+            await asyncio.to_thread(self._batches.note, batch_id, why)
         lost = ProviderError("server", why or "the batch has no reply to this request")
         for call_id, one in waiting.items():
             found = replies.get(call_id, lost)
@@ -283,11 +289,14 @@ class BatchQueue:
             else:
                 one.reply.set_result(found)
 
-    async def _ended(self, provider_batch: str, until: float) -> BatchState:
-        """The state of a batch when it has ended. Raises `PendingError` after `until`."""
+    async def _ended(self, provider_batch: str, until: float, calls: int) -> BatchState:
+        """The state of a batch of so many calls when it has ended.
+
+        Raises `PendingError` after `until`.
+        """
         loop = asyncio.get_running_loop()
         model, api_base = self._judge.model, self._judge.api_base
-        pause = _FIRST_PAUSE
+        pause, told, done = _FIRST_PAUSE, loop.time(), 0
         while True:
             state = await self._patiently(
                 lambda: self._provider.batch_state(
@@ -301,6 +310,9 @@ class BatchQueue:
             if left <= 0:
                 what = f"the batch {provider_batch} has not ended ({state.done:,} calls done)"
                 raise PendingError(f"{self._label}: {what}; run again to collect its replies")
+            if state.done > done and loop.time() - told >= _LONGEST_PAUSE:
+                told, done = loop.time(), state.done
+                self._message(f"{self._label}: {done:,} of {calls:,} calls of the batch are done")
             await asyncio.sleep(min(pause, left))
             pause = min(1.5 * pause, _LONGEST_PAUSE)
 

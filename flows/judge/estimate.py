@@ -133,7 +133,9 @@ class SharedCalls:
     def count(self) -> None:
         """Count the calls of all that was asked since the last time."""
         for form, asked in self._asked.values():
-            for batch in batch_questions(asked, form):
+            _, judge = next(iter(asked.values()), ("", None))
+            left = asked if judge is None else judge.not_submitted(list(asked), form)
+            for batch in batch_questions(left, form):
                 first, judge = asked[batch[0]]
                 judge.count(batch, form)
                 for step in {asked[question][0] for question in batch} - {first}:
@@ -188,16 +190,19 @@ class CountingJudge:
         self.tally.answers += len(answers)
         missing = [q for q, key in keys.items() if q not in answers and key not in self._asked]
         self._asked.update(keys[question] for question in missing)
-        missing = self._not_submitted({question: keys[question] for question in missing})
         if self._shared:
             self._shared.add(self, missing, form, name=self._name, step=step)
         else:
-            for batch in batch_questions(missing, form):
+            for batch in batch_questions(self.not_submitted(missing, form), form):
                 self.count(batch, form)
         return {question: answers.get(question, NOT_ASKED) for question in keys}
 
-    def _not_submitted(self, missing: Mapping[Question, str]) -> list[Question]:
-        """The questions that no open batch asks; the calls of others are counted as submitted."""
+    def not_submitted(self, questions: Sequence[Question], form: Form) -> list[Question]:
+        """The questions that no open batch asks; the calls of others are counted as submitted.
+
+        Those of all steps that share calls are given together, as a call asks for several.
+        """
+        missing = self._remembered.keys(questions, form)
         if self.fresh or not missing:
             return list(missing)
         calls = self._batches.open_calls(list(missing.values()), since=self._since)

@@ -138,6 +138,8 @@ class EndpointJudge:
         missing = {question: key for question, key in keys.items() if question not in known}
         if not missing:
             return known
+        missing |= self._asked_with(missing, keys, since)
+        known = {question: answer for question, answer in known.items() if question not in missing}
         with self._client_lock:
             self._client = self._client or open_judge_client(
                 self._name, self._judge, self._session, self._answered_by
@@ -150,6 +152,20 @@ class EndpointJudge:
         return known | self._session.loop.run(
             self._answer_missing(missing, asked, finished, changes)
         )
+
+    def _asked_with(
+        self, missing: Mapping[Question, str], keys: Mapping[Question, str], since: datetime | None
+    ) -> dict[Question, str]:
+        """The questions of calls in open batches that ask for some of `missing`, too.
+
+        Such a call is collected as a whole: its other questions may have been asked again since.
+        """
+        if not self._session.allows_batches:
+            return {}
+        wanted = set(missing.values())
+        calls = self._session.batches.open_calls(list(keys.values()), since=since)
+        needed = {key for call in calls if not wanted.isdisjoint(call.keys) for key in call.keys}
+        return {question: key for question, key in keys.items() if key in needed}
 
     async def _answer_missing(
         self,

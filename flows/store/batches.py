@@ -123,6 +123,14 @@ class Batches:
             message=message,
         )
 
+    def note(self, batch_id: str, message: str) -> None:
+        """Record why a batch was not done as a whole."""
+        self._execute(
+            "UPDATE audit.batches SET message = $message WHERE batch_id = $batch_id",
+            batch_id,
+            message=message,
+        )
+
     def end(self, batch_id: str) -> None:
         """Record the end of a batch if the replies of all its calls are stored."""
         self._execute(
