@@ -5,12 +5,14 @@ ends. Anthropic takes the requests with the batch, and keeps no name with it.
 """
 
 import json
-from collections.abc import AsyncIterator, Collection, Mapping
-from datetime import datetime, timedelta
+import re
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
 from claimflow.flows.judge.provider import BatchState, ProviderError
 from claimflow.flows.judge.provider_errors import classify
+from claimflow.flows.judge.usage import is_count, whole_number
 
 _ADDRESS: Final = "/v1/chat/completions"
 
@@ -22,9 +24,13 @@ _MOST_LISTED: Final = 2_000
 
 _ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
 
+_TOO_MANY: Final = f"the account has more than {_MOST_LISTED:,} newer batches"
+
+_ID: Final = re.compile(r"[\w.:-]{1,200}")
+
 _EXPIRED: Final = "the batch expired before this request was done"
 
-_CLOCKS_DIFFER: Final = timedelta(minutes=10)
+_CLOCKS_DIFFER: Final = timedelta(hours=1)
 """By how much the clock of a provider may be behind ours."""
 
 _STATUSES: Final = {
@@ -94,7 +100,7 @@ class OpenaiBatches:
             completion_window="24h",
             metadata={_NAME: name},
         )
-        return str(made.id)
+        return _checked_id(made.id)
 
     async def find(
         self,
@@ -109,30 +115,38 @@ class OpenaiBatches:
                 return str(batch.id)
             seen += 1
             if seen == _MOST_LISTED:
-                break
+                raise ProviderError("throttled", _TOO_MANY)
         return None
 
     async def state(self, batch_id: str) -> BatchState:
         """As `BatchApi.state`."""
         batch = await self._client.batches.retrieve(batch_id)
         counts = batch.request_counts
-        done = counts.completed + counts.failed if counts else 0
+        done = _sum(getattr(counts, name, 0) for name in ("completed", "failed"))
         if batch.status not in _ENDED:
             return BatchState(False, done)
         if batch.status == "completed":
             return BatchState(True, done)
-        faults = (batch.errors.data if batch.errors else None) or []
-        why = next((one.message for one in faults if one.message), None)
+        faults = getattr(batch.errors, "data", None) or []
+        why = next((text for one in faults if (text := getattr(one, "message", None))), None)
         return BatchState(True, done, f"the batch {batch.status}" + (f": {why}" if why else ""))
 
     async def replies(self, batch_id: str) -> AsyncIterator[tuple[str, Any]]:
         """As `BatchApi.replies`."""
         batch = await self._client.batches.retrieve(batch_id)
+        if batch.status not in _ENDED:
+            raise ProviderError("server", f"the batch is {batch.status} again")
         for file in (batch.output_file_id, batch.error_file_id):
-            if file:
+            if not file:
+                continue
+            try:
                 content = await self._client.files.content(file)
-                for request_id, line in _lines(content.content):
-                    yield request_id, _openai_reply(line)
+            except Exception as error:
+                if file == batch.error_file_id and batch.output_file_id:
+                    return  # Why calls failed cannot be told; the replies are there.
+                raise error from None
+            for request_id, line in _lines(content.content):
+                yield request_id, _openai_reply(line)
 
 
 class AnthropicBatches:
@@ -152,7 +166,7 @@ class AnthropicBatches:
         requests = [{"custom_id": one, "params": body} for one, body in bodies.items()]
         content = json.dumps({"requests": requests}, ensure_ascii=False)
         made = await self._json("POST", "", content.encode("utf-8", "replace"))
-        return str(made["id"])
+        return _checked_id(made.get("id"))
 
     async def find(
         self,
@@ -166,15 +180,19 @@ class AnthropicBatches:
         """
         unsure = False
         async for batch in self._newest(since - _CLOCKS_DIFFER):
-            if sum(batch["request_counts"].values()) != len(requests):
+            count = _sum((batch.get("request_counts") or {}).values())
+            if batch.get("processing_status") != "ended":
+                unsure |= count in (0, len(requests))
                 continue
-            if batch["processing_status"] != "ended":
-                unsure = True
+            if count != len(requests):
                 continue
-            async for request_id, _ in self.replies(batch["id"]):
-                if request_id in requests:
-                    return str(batch["id"])
-                break
+            try:
+                async for request_id, _ in self.replies(batch["id"]):
+                    if request_id in requests:
+                        return str(batch["id"])
+                    break
+            except LineError:
+                continue  # Ours can be read when it has ended.
         if unsure:
             what = "a batch of as many requests goes on; when it ends, its replies say whose it is"
             raise ProviderError("throttled", what)
@@ -182,23 +200,27 @@ class AnthropicBatches:
 
     async def _newest(self, since: datetime) -> AsyncIterator[dict[str, Any]]:
         """The batches that were created after `since`, the newest first."""
-        seen, after = 0, ""
-        while seen < _MOST_LISTED:
+        seen: set[str] = set()
+        after = ""
+        while len(seen) < _MOST_LISTED:
             page = await self._json("GET", f"?limit=100{after}")
-            for batch in page["data"]:
-                if datetime.fromisoformat(batch["created_at"]) < since:
+            listed = [one for one in page["data"] if _checked_id(one["id"]) not in seen]
+            for batch in listed:
+                created = datetime.fromisoformat(batch["created_at"])
+                if created.replace(tzinfo=created.tzinfo or UTC) < since:
                     return
-                seen += 1
+                seen.add(batch["id"])
                 yield batch
-            if not page["has_more"]:
+            if not page.get("has_more") or not listed:
                 return
-            after = f"&after_id={page['last_id']}"
+            after = f"&after_id={listed[-1]['id']}"
+        raise ProviderError("throttled", _TOO_MANY)
 
     async def state(self, batch_id: str) -> BatchState:
         """As `BatchApi.state`."""
         batch = await self._json("GET", f"/{batch_id}")
-        counts = batch["request_counts"]
-        done = sum(counts.values()) - counts["processing"]
+        counts = batch.get("request_counts") or {}
+        done = _sum(count for name, count in counts.items() if name != "processing")
         return BatchState(batch["processing_status"] == "ended", done)
 
     async def replies(self, batch_id: str) -> AsyncIterator[tuple[str, Any]]:
@@ -225,12 +247,24 @@ class AnthropicBatches:
         raise failure
 
 
+def _checked_id(value: Any) -> str:
+    """The id of a batch. Raises `ProviderError` where a provider gives none, as if it was lost."""
+    if isinstance(value, str) and _ID.fullmatch(value):
+        return value
+    raise ProviderError("server", "the reply has no id of the batch")
+
+
+def _sum(counts: Iterable[Any]) -> int:
+    """The sum of those that are counts; they serve messages alone."""
+    return sum(count for count in counts if is_count(count))
+
+
 def _lines(content: bytes) -> list[tuple[str, dict[str, Any]]]:
     """The lines of a file of replies that are objects with the id of a request."""
     found = []
     for line in content.splitlines():
         try:
-            read = json.loads(line)
+            read = json.loads(line, parse_int=whole_number)
             request_id = read["custom_id"]
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
@@ -248,11 +282,12 @@ def _openai_reply(line: dict[str, Any]) -> Any:
                 return ProviderError("timeout", _EXPIRED)
             return classify(LineError(500, error))
         status, body = response["status_code"], response["body"]
-        if status == 200:
-            return body
         error = body.get("error") if isinstance(body, dict) else body
+        if status == 200:
+            failed = error and not body.get("choices")
+            return classify(LineError(500, error)) if failed else body
         return classify(LineError(int(status), error))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         return classify(error)
 
 

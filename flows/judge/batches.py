@@ -7,8 +7,9 @@ the id whether a batch reached the provider when the run that submitted it was k
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -73,6 +74,7 @@ class BatchQueue:
         batches: Batches,
         *,
         run_id: str,
+        fresh_since: datetime | None,
         wait: timedelta,
         message: Callable[[str], None],
     ) -> None:
@@ -81,6 +83,7 @@ class BatchQueue:
         self._provider = provider
         self._batches = batches
         self._run_id = run_id
+        self._fresh_since = fresh_since
         self._wait = wait
         self._message = message
         self._queued: list[_Waiting] = []
@@ -176,13 +179,21 @@ class BatchQueue:
         about = {"run_id": self._run_id, "judge": call.judge, "model": call.model}
         try:
             await asyncio.to_thread(
-                self._batches.add, batch_id, calls, **about, api_base=call.api_base
+                self._batches.add,
+                batch_id,
+                calls,
+                **about,
+                api_base=call.api_base,
+                fresh_since=self._fresh_since,
             )
             provider_batch = await self._create(batch_id, awaited, until)
         except Exception as error:
             if isinstance(error, ProviderError):
                 error.message = scrub(error.message, hide=_texts(waiting))
                 await asyncio.to_thread(self._batches.refused, batch_id, error.message)
+                if not _concerns_format(error) and error.kind not in _AGAIN:
+                    # It says nothing of the single texts.
+                    error = self._judge_error(f"the batch was not accepted: {error.message}")
             self._fail(batch_id, error)
             return
         calls_text = "1 call" if len(waiting) == 1 else f"{len(waiting):,} calls"
@@ -196,25 +207,30 @@ class BatchQueue:
         provider has it.
         """
         requests = {call_id: one.request for call_id, one in awaited.items()}
-        for attempt in range(1, _ATTEMPTS + 1):
+        made, failure, attempt = None, None, 0
+        while made is None:
+            if attempt == _ATTEMPTS and failure is not None:
+                raise failure
+            attempt += 1
             try:
                 made = await self._asked(
                     self._provider.submit_batch(batch_id, requests, timeout=_TIMEOUT)
                 )
-                break
             except ProviderError as error:
                 if error.kind not in _AGAIN:
                     raise
-                await asyncio.sleep(error.retry_after or _pause(attempt))
+                failure = error
+            if made is None and failure is not None:
+                await self._pause(failure, attempt, until)
                 # The provider may have it although its reply was lost.
-                found = await self._found(batch_id, until)
-                if found is not None:
-                    made = found
-                    break
-                if attempt == _ATTEMPTS:
-                    raise
+                made = await self._found(batch_id, until)
         await asyncio.to_thread(self._batches.submitted, batch_id, made)
         return made
+
+    async def _pause(self, error: ProviderError, attempt: int, until: float) -> None:
+        left = until - asyncio.get_running_loop().time()
+        wait = min(2.0**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1)
+        await asyncio.sleep(max(0.0, min(error.retry_after or wait, left)))
 
     async def _resume(self, batch_id: str) -> None:
         """Wait for a batch that an earlier run submitted, or was about to submit."""
@@ -271,6 +287,9 @@ class BatchQueue:
                 ),
                 until,
             )
+        except ProviderError as error:
+            self._fail(batch_id, await self._unreadable(batch_id, provider_batch, error))
+            return
         except Exception as error:
             self._fail(batch_id, error)
             return
@@ -332,16 +351,29 @@ class BatchQueue:
                     what = f"its batches cannot be read ({error.message})"
                     raise PendingError(f"{self._label}: {what}; run again to collect") from None
                 attempt += 1
-                await asyncio.sleep(error.retry_after or _pause(attempt))
+                failure = error
+            await self._pause(failure, attempt, until)
 
     async def _asked(self, asking: Awaitable[Result]) -> Result:
         async with provider_call(_TIMEOUT):
             return await asking
 
+    async def _unreadable(
+        self, batch_id: str, provider_batch: str, error: ProviderError
+    ) -> JudgeError:
+        """The error of a batch that cannot be read, which says nothing of its texts."""
+        if error.message.startswith("404"):
+            what = f"the provider no longer has the batch {provider_batch}"
+            await asyncio.to_thread(self._batches.refused, batch_id, what)
+            return self._judge_error(f"{what}; run again to ask its calls anew")
+        what = f"the batch {provider_batch} cannot be read: {error.message}"
+        return self._judge_error(f"{what}; run again to collect its replies")
+
+    def _judge_error(self, what: str) -> JudgeError:
+        return JudgeError(f"{self._label} ({self._judge.model}): {what}")
+
     def _fail(self, batch_id: str, error: Exception) -> None:
         """Give an error to all that wait for a batch."""
-        if isinstance(error, ProviderError) and error.kind == "fatal":
-            error = JudgeError(f"{self._label} ({self._judge.model}): {error.message}")
         for one in self._awaited.pop(batch_id, {}).values():
             if not one.reply.done():
                 one.reply.set_exception(error)
@@ -366,5 +398,6 @@ def _texts(waiting: Iterable[_Waiting]) -> Iterator[str]:
     return (message["content"] for one in waiting for message in one.request.messages)
 
 
-def _pause(attempt: int) -> float:
-    return min(2.0**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1)
+def _concerns_format(error: ProviderError) -> bool:
+    """Whether the calls can be sent in another form: with fewer parameters."""
+    return error.kind == "format" or re.search(r"\bseed\b", error.message) is not None

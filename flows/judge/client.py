@@ -187,21 +187,31 @@ class RateLimitedClient:
         return delivered
 
     async def request_in_batch(
-        self, reply: Callable[[], Awaitable[Answer]], *, characters: int, entries: int
+        self,
+        reply: Callable[[], Awaitable[Answer]],
+        *,
+        characters: int,
+        entries: int,
+        paid: bool = False,
     ) -> Delivery[Answer]:
         """The result of `reply`, a request in a batch: within the budget, at the price of batches.
 
-        Raises as `request` does, and what `reply` raises.
+        With `paid` it was submitted by an earlier run, within the budget of that. Raises as
+        `request` does, and what `reply` raises.
         """
-        prompt_tokens = int(characters / self._characters_per_token())
-        reservation = await self._budget.reserve(prompt_tokens, entries, share=BATCH_SHARE)
-        try:
-            self._before_send()
-            started = self._limiter.clock()
+        started = self._limiter.clock()
+        if paid:
             received = await reply()
-            self._budget.settle(reservation, received.usage)
-        finally:
-            self._budget.release(reservation)
+        else:
+            prompt_tokens = int(characters / self._characters_per_token())
+            reservation = await self._budget.reserve(prompt_tokens, entries, share=BATCH_SHARE)
+            try:
+                self._before_send()
+                started = self._limiter.clock()
+                received = await reply()
+                self._budget.settle(reservation, received.usage)
+            finally:
+                self._budget.release(reservation)
         self._note_answer(received.usage, characters)
         return Delivery(received, 1, self._limiter.clock() - started, share=BATCH_SHARE)
 
@@ -380,7 +390,10 @@ class JudgeClient:
                     call = batches.as_submitted(call, keys)
                     reply = partial(_chat_in_batch, batches, call, request, keys)
                     delivered = await self.requests.request_in_batch(
-                        reply, characters=characters, entries=entries
+                        reply,
+                        characters=characters,
+                        entries=entries,
+                        paid=batches.has_submitted(keys),
                     )
             except ProviderError as error:
                 if error.kind == "format" and self._step_down(response_format):

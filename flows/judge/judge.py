@@ -212,6 +212,8 @@ class EndpointJudge:
         async def recall(left: Mapping[Question, str]) -> Collection[Question]:
             found = await asyncio.to_thread(self._stored.recall, left, form)
             note(found)
+            # Another run may have submitted what it was asking, and ended.
+            await self._submitted({q: key for q, key in left.items() if q not in found}, asked)
             return found
 
         try:

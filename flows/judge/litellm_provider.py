@@ -49,7 +49,7 @@ from claimflow.flows.judge.provider import (
     Usage,
 )
 from claimflow.flows.judge.provider_errors import classify, redirect_error
-from claimflow.flows.judge.usage import read_reply
+from claimflow.flows.judge.usage import checked_reply, read_reply
 
 _MILLION: Final = 1_000_000
 
@@ -187,14 +187,15 @@ class LitellmProvider(JudgeProvider):
             async for request_id, body in batches.replies(batch):
                 try:
                     if isinstance(body, ProviderError):
-                        found[request_id] = body
+                        found.setdefault(request_id, body)
                         continue
-                    read = _from_anthropic(body) if anthropic else _litellm().ModelResponse(**body)
+                    checked = checked_reply(body)
+                    read = _from_anthropic(checked) if anthropic else _from_openai(checked)
                     found[request_id] = _chat_reply(read)
                 except ProviderError as error:
-                    found[request_id] = error
+                    found.setdefault(request_id, error)
                 except Exception as error:
-                    found[request_id] = classify(error)
+                    found.setdefault(request_id, classify(error))
         return found
 
     @asynccontextmanager
@@ -892,6 +893,12 @@ def _to_anthropic(
     body = config.transform_request(optional_params=options, headers=known, **about)
     address = AnthropicModelInfo.get_api_base(request.api_base) or "https://api.anthropic.com"
     return {**body, **more}, known, address.removesuffix("/v1/messages").rstrip("/")
+
+
+def _from_openai(body: Mapping[str, Any]) -> Any:
+    """A reply of OpenAI's protocol as litellm gives it, of what is needed here."""
+    named = ("choices", "usage", "system_fingerprint")
+    return _litellm().ModelResponse(**{name: body[name] for name in named if name in body})
 
 
 def _from_anthropic(message: Any) -> Any:

@@ -186,6 +186,7 @@ class Session:
                 provider,
                 self.batches,
                 run_id=self.run_id,
+                fresh_since=min(self._since.values(), default=None),
                 wait=wait,
                 message=message,
             )

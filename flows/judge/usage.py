@@ -47,9 +47,14 @@ def read_reply(content: bytes) -> dict[str, Any]:
     time of the reply. An embedding with a truth value in it, of which litellm would make 0 and 1,
     is left out. Raises `ValueError` where the reply is no JSON object.
     """
-    reply = json.loads(content, parse_int=_whole_number)
+    reply = json.loads(content, parse_int=whole_number)
     if not isinstance(reply, dict):
         raise ValueError(f"the reply is {str(reply)[:50]!r}, not a JSON object")  # noqa: TRY004
+    return checked_reply(reply)
+
+
+def checked_reply(reply: dict[str, Any]) -> dict[str, Any]:
+    """A provider's reply, see `read_reply`."""
     name = "usageMetadata" if "candidates" in reply else "usage"
     reply[name] = _checked_report(reply.get(name))
     # Ollama's numbers stand beside the answer.
@@ -65,7 +70,8 @@ def read_reply(content: bytes) -> dict[str, Any]:
     }
 
 
-def _whole_number(digits: str) -> float:
+def whole_number(digits: str) -> float:
+    """An integer in JSON; infinite where it has more digits than Python reads."""
     return int(digits) if len(digits) <= _LONGEST_NUMBER else inf
 
 

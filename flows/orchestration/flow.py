@@ -34,6 +34,7 @@ from claimflow.flows.runner.run import process_time_limit
 from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
 from claimflow.flows.store.pruning import Retention
+from claimflow.stages.rows import content_key
 
 FINISHED: ContextVar[list[RunResult | PendingError] | None] = ContextVar("FINISHED", default=None)
 """A list that receives the result of a finished run, or why it is pending.
@@ -188,15 +189,17 @@ def _collect_later(deployed: UUID | None) -> str:
     if deployed is None:
         return ""
     due = datetime.now(UTC) + _COLLECT_AFTER
-    # Runs that end within the same period share one.
+    # Runs with the same parameters that end within the same period share one.
     period = int(due.timestamp() // _COLLECT_AFTER.total_seconds())
     try:
         with get_client(sync_client=True) as client:
+            parameters = client.read_flow_run(UUID(str(flow_run.id))).parameters
+            asked = content_key("parameters", period, parameters)
             later = client.create_flow_run_from_deployment(
                 deployed,
-                parameters=client.read_flow_run(UUID(str(flow_run.id))).parameters,
+                parameters=parameters,
                 state=Scheduled(scheduled_time=due),
-                idempotency_key=f"claimflow batches {deployed} {period}",
+                idempotency_key=f"claimflow batches {deployed} {asked}",
             )
     except (httpx.HTTPError, PrefectException) as error:
         get_run_logger().warning("no later run is scheduled, the next one collects: %s", error)

@@ -14,11 +14,12 @@ from claimflow.flows.runner.incremental import SAMPLES, can_reuse_rows, unchange
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.store.artifacts import Artifact, find_artifact
+from claimflow.flows.store.batches import Batches
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.runs import Coverage
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 
 
 class PlannedStep(NamedTuple):
@@ -152,7 +153,8 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
         return StepSelection((), run_without_failures=run_id)
     choice = select_steps(pipeline, rerun, failed)
     if rerun.fresh:
-        choice = choice._replace(fresh_since=_pending_since(store, pipeline.name))
+        # It goes on with what a run asked anew whose batches are open.
+        choice = choice._replace(fresh_since=Batches(store).fresh_since(pipeline.name))
     option = rerun.scope()
     if option is None:
         return choice
@@ -174,23 +176,6 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
             ]
         )
     return choice
-
-
-def _pending_since(store: Store, pipeline: str) -> datetime | None:
-    """The start of the first pending run since a run of the pipeline ended; None without one.
-
-    A run that asks anew goes on with what such a run has asked.
-    """
-    if not store.path.is_file():
-        return None
-    with store.reading() as connection:
-        query = (
-            "WITH runs AS (FROM audit.runs WHERE pipeline = $pipeline) "
-            "SELECT min(started_at) FROM runs WHERE status = 'pending' AND started_at > coalesce("
-            "(SELECT max(started_at) FROM runs WHERE status IN ('done', 'failed')), '-infinity')"
-        )
-        since: datetime | None = read_table(connection, query, pipeline=pipeline).item()
-    return since
 
 
 def coverage(prepared: Prepared, choice: StepSelection, rerun: Rerun) -> Coverage:

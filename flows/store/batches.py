@@ -1,7 +1,7 @@
 """Batches of calls: what was submitted, and which of its calls are still without a stored reply."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -89,6 +89,7 @@ class Batches:
         judge: str,
         model: str,
         api_base: str | None,
+        fresh_since: datetime | None,
     ) -> None:
         """Record a batch before it is submitted."""
         rows = pl.DataFrame(
@@ -100,10 +101,28 @@ class Batches:
         with self._store.writing() as connection:
             connection.execute(
                 "INSERT INTO audit.batches VALUES "
-                "($batch_id, $run_id, $judge, $model, $api_base, NULL, $now, NULL, NULL)",
-                {**values, "api_base": api_base, "now": now()},
+                "($batch_id, $run_id, $judge, $model, $api_base, NULL, $now, NULL, NULL, $since)",
+                {**values, "api_base": api_base, "now": now(), "since": fresh_since},
             )
             insert(connection, "audit.batch_calls", rows, batch_id=batch_id)
+
+    def fresh_since(self, pipeline: str) -> datetime | None:
+        """From when a run asks anew whose batches are open; None where there is no such run.
+
+        Batches of more than two days ago count no more.
+        """
+        if not self._store.path.is_file():
+            return None
+        query = (
+            "SELECT min(fresh_since) FROM audit.batches JOIN audit.runs USING (run_id) "
+            "WHERE pipeline = $pipeline AND batches.ended_at IS NULL AND submitted_at > $old"
+        )
+        with self._store.reading() as connection:
+            old = now() - timedelta(days=2)
+            since: datetime | None = read_table(
+                connection, query, pipeline=pipeline, old=old
+            ).item()
+        return since
 
     def submitted(self, batch_id: str, provider_batch: str) -> None:
         """Record the provider's id of a batch."""

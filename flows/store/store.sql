@@ -104,8 +104,9 @@ CREATE TABLE IF NOT EXISTS audit.batches (
   api_base       VARCHAR,
   provider_batch VARCHAR,           -- the provider's id; NULL until it is known to be submitted
   submitted_at   TIMESTAMP NOT NULL,
-  ended_at       TIMESTAMP,         -- when no reply of it was open any more
-  message        VARCHAR            -- why it failed
+  ended_at       TIMESTAMP,         -- when all its replies were stored
+  message        VARCHAR,           -- why the provider did not do it, or not as a whole
+  fresh_since    TIMESTAMP          -- replies from before were not used; NULL: all were
 );
 
 -- The calls of each batch. One without a row in audit.calls is open.

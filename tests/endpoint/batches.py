@@ -26,13 +26,15 @@ class BatchBehaviour:
 
     A batch takes `seconds`, and ends with the results of its lines in reverse order. `expired`
     says of a line that it was not done in time, `failed` why a batch is not done at all. `lost`
-    submissions are accepted, and their replies are lost.
+    submissions are accepted, and their replies are lost. `instead` gives another reply to a
+    request by its method and path; None where it is answered as usual.
     """
 
     seconds: float = 0.0
     expired: Callable[[Body], bool] = lambda _: False
     failed: str | None = None
     lost: int = 0
+    instead: Callable[[str, str], Reply | None] = lambda _method, _path: None
 
 
 @dataclass
@@ -68,6 +70,9 @@ class BatchService:
     ) -> Reply | None:
         """Status and body of a reply; None where the reply is to be lost."""
         path, _, query = path.partition("?")
+        other = self.behaviour.instead(method, path)
+        if other is not None:
+            return other
         if path.startswith(_MESSAGES):
             return self._handle_anthropic(method, path, parse_qs(query), body)
         if method == "POST" and path == "/v1/files":

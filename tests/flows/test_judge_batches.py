@@ -382,6 +382,8 @@ def test_a_fresh_run_goes_on_with_what_a_pending_one_asked(
     endpoint.batches.batches[2].created -= 7200
     assert judged.command("--fresh", "--batch-wait", "1") == 9
     endpoint.behaviour.batches.seconds = 0
+    # A run in between that asks nothing anew changes nothing.
+    assert judged.command("--limit", "1", "--only", "response_claims") == 0
     capsys.readouterr()
     assert main(["plan", str(judged.path), "--fresh"]) == 0
     waiting = "2 calls more are in batches that have not ended, which a run waits for"
@@ -391,6 +393,114 @@ def test_a_fresh_run_goes_on_with_what_a_pending_one_asked(
     # This one begins after a run that ended: it asks anew.
     assert judged.command("--fresh") == 0
     assert set(submitted(endpoint).values()) == {3}
+
+
+def refused(status: int, message: str, method: str = "GET") -> Any:
+    """What `instead` of a batch answers to each request of a method but uploads."""
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+
+    def instead(by: str, path: str) -> tuple[int, Any] | None:
+        return (status, error) if by == method and "/files" not in path else None
+
+    return instead
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_batch_that_cannot_be_read_is_no_answer_of_its_calls(
+    either: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    either.write("abc", batch=True)
+    endpoint.behaviour.batches.instead = refused(status, "the prompt is too long")
+    assert either.command() == 6
+    printed = capsys.readouterr().err
+    assert "batch_1 cannot be read: " in printed
+    assert "run again to collect its replies" in printed
+    endpoint.behaviour.batches.instead = lambda *_: None
+    either.run()
+    assert (sizes(endpoint), chats(endpoint)) == ([3], 0)
+    assert either.verdicts() == dict.fromkeys("abc", LABELS)
+
+
+def test_a_batch_that_is_not_accepted_is_no_answer_of_its_calls(
+    either: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    either.write("abc", batch=True)
+    endpoint.behaviour.batches.instead = refused(400, "flagged by the content policy", "POST")
+    assert either.command() == 6
+    printed = capsys.readouterr().err
+    assert "the batch was not accepted: 400: " in printed
+    assert "flagged by the content policy" in printed
+    endpoint.behaviour.batches.instead = lambda *_: None
+    either.run()
+    assert (sizes(endpoint), chats(endpoint)) == ([3], 0)
+    assert either.verdicts() == dict.fromkeys("abc", LABELS)
+
+
+def test_a_batch_that_is_gone_is_asked_anew_by_the_next_run(
+    either: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    either.write("abc")
+    pending(either, endpoint)
+    endpoint.behaviour.batches.instead = refused(404, "no such batch")
+    assert either.command("--batch") == 6
+    assert "run again to ask its calls anew" in capsys.readouterr().err
+    endpoint.behaviour.batches.instead = lambda *_: None
+    assert either.command("--batch") == 0
+    assert sizes(endpoint) == [3, 3]
+
+
+def test_a_submission_whose_reply_has_no_id_is_looked_up(
+    judged: Judged, endpoint: Endpoint
+) -> None:
+    answered: list[str] = []
+
+    def instead(method: str, path: str) -> tuple[int, Any] | None:
+        if method == "POST" and path == "/v1/batches" and not answered:
+            answered.append(path)
+            return 200, {}
+        return None
+
+    endpoint.behaviour.batches.instead = instead
+    judged.write("abc", batch=True)
+    judged.run()
+    assert sizes(endpoint) == [3]
+    assert judged.verdicts() == dict.fromkeys("abc", LABELS)
+
+
+def test_votes_of_claude_which_takes_no_seed(
+    tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    judged = ByClaude(tmp_path, endpoint)
+    verify = STEPS["response_in_reference"] | {"votes": 3}
+    judged.write("ab", steps=STEPS | {"response_in_reference": verify}, batch=True)
+    judged.run()
+    assert judged.verdicts() == dict.fromkeys("ab", LABELS)
+    assert chats(endpoint) == 0
+
+
+def test_calls_that_are_paid_for_are_collected_beyond_the_budget(
+    judged: Judged, endpoint: Endpoint
+) -> None:
+    judged.write("abc")
+    pending(judged, endpoint)
+    judged.write("abc", budget_calls=1, batch=True)
+    judged.run()
+    assert judged.verdicts() == dict.fromkeys("abc", LABELS)
+
+
+def test_a_run_that_waited_for_another_collects_what_that_submitted(
+    tmp_path: Path, forks: Forks
+) -> None:
+    with serve() as endpoint:
+        endpoint.behaviour.batches.seconds = 3600
+        judged = Judged(tmp_path, endpoint)
+        judged.write("abc", batch=True)
+        options = ("run", "p.yaml", "--batch-wait")
+        first = forks.run(tmp_path, *options, "6")
+        second = forks.run(tmp_path, *options, "8")
+        assert (first.code(), second.code()) == (9, 9)
+        assert set(submitted(endpoint).values()) == {1}
 
 
 def test_votes_are_calls_of_their_own(judged: Judged, endpoint: Endpoint) -> None:
