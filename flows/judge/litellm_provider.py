@@ -264,7 +264,13 @@ class LitellmProvider(JudgeProvider):
         }
 
     def missing(self, model: str, api_base: str | None) -> str | None:
-        """As `JudgeProvider.missing`. Keys are looked for in the environment."""
+        """As `JudgeProvider.missing`. Keys are looked for in the environment.
+
+        For a well-known provider whose key is there litellm is not imported: its seconds then pass
+        beside the steps that ask nothing.
+        """
+        if _has_usual_key(model, api_base):
+            return None
         provider = _provider_of(model, api_base)
         if provider is None:
             return (
@@ -832,6 +838,23 @@ def _takes_address(model: str) -> bool:
     provider = _provider_of(model, None)
     known = ("openai", "anthropic", "ollama", "ollama_chat", *_LOCAL)
     return provider in known or provider in _litellm().openai_compatible_providers
+
+
+_USUAL: Final = frozenset(
+    {"anthropic", "deepseek", "gemini", "groq", "mistral", "openai", "openrouter"}
+)
+"""Providers whose key is in PROVIDER_API_KEY."""
+
+
+def _has_usual_key(model: str, api_base: str | None) -> bool:
+    """Whether a call surely has what it needs, as far as that is known without litellm."""
+    if "litellm" in sys.modules or must_import() or proxied(None):
+        return False
+    provider, slash, _ = model.partition("/")
+    key = os.environ.get(f"{provider.upper()}_API_KEY", "")
+    if not slash or not key.isascii() or any(sign.isspace() for sign in key):
+        return False
+    return bool(api_base) if provider in _LOCAL else provider in _USUAL and bool(key)
 
 
 def _is_plain_openai(request: Request) -> bool:

@@ -63,7 +63,7 @@ def _endpoint_fault(endpoint: Endpoint) -> tuple[str, str] | None:
         if not taken:
             who = "models of OpenAI, Azure and Anthropic, and servers of your own"
             return f"batch: true, and {endpoint.model} takes no batches", f"remove it; {who} do"
-    if price_of(endpoint) is None and endpoint.budget_usd is not None:
+    if endpoint.budget_usd is not None and price_of(endpoint) is None:
         what = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"
         return what, "write price: {input: ..., output: ...} in US dollars per million tokens"
     return None

@@ -407,6 +407,20 @@ def test_importing_needs_no_litellm() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+def test_a_usual_key_is_found_without_litellm() -> None:
+    """Its import takes seconds, in which steps that ask nothing can be made."""
+    code = (
+        "import sys; from claimflow.flows.judge.litellm_provider import LitellmProvider\n"
+        "missing = LitellmProvider().missing\n"
+        "assert missing('openai/gpt-4o-mini', None) is None\n"
+        "assert missing('hosted_vllm/m', 'http://127.0.0.1:1/v1') is None\n"
+        "assert 'litellm' not in sys.modules\n"
+        "assert missing('openay/gpt-4o-mini', None) and 'litellm' in sys.modules"
+    )
+    there = {**os.environ, "OPENAI_API_KEY": "k"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=there)
+
+
 GUARDED = """
 import asyncio, logging, os, sys, warnings
 strangers = []
