@@ -255,19 +255,26 @@ class BatchQueue:
         await self._follow(batch_id, provider_batch)
 
     async def _found(self, batch_id: str, until: float) -> str | None:
-        """The provider's id of a batch; None where it was not submitted."""
+        """The provider's id of a batch; None where it was not submitted.
+
+        Raises `JudgeError` and `PendingError` where that cannot be known: it stays open.
+        """
         stored = await asyncio.to_thread(self._batches.read, batch_id)
-        return await self._patiently(
-            lambda: self._provider.find_batch(
-                batch_id,
-                self._judge.model,
-                requests=stored.calls,
-                since=stored.submitted_at.replace(tzinfo=UTC),
-                api_base=self._judge.api_base,
-                timeout=_TIMEOUT,
-            ),
-            until,
-        )
+        try:
+            return await self._patiently(
+                lambda: self._provider.find_batch(
+                    batch_id,
+                    self._judge.model,
+                    requests=stored.calls,
+                    since=stored.submitted_at.replace(tzinfo=UTC),
+                    api_base=self._judge.api_base,
+                    timeout=_TIMEOUT,
+                ),
+                until,
+            )
+        except ProviderError as error:
+            what = f"it cannot be known whether a batch was submitted: {error.message}"
+            raise self._judge_error(f"{what}; run again") from None
 
     def _until(self) -> float:
         """When waiting ends: for all batches of the run together."""

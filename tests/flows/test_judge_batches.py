@@ -405,6 +405,20 @@ def refused(status: int, message: str, method: str = "GET") -> Any:
     return instead
 
 
+def test_a_submission_that_cannot_be_looked_up_stays_open(
+    either: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    either.write("abc", batch=True)
+    endpoint.behaviour.batches.lost = 1
+    endpoint.behaviour.batches.instead = refused(403, "this key was revoked")
+    assert either.command() == 6
+    assert "cannot be known whether a batch was submitted: 403" in capsys.readouterr().err
+    endpoint.behaviour.batches.instead = lambda *_: None
+    either.run()
+    assert sizes(endpoint) == [3]
+    assert either.verdicts() == dict.fromkeys("abc", LABELS)
+
+
 @pytest.mark.parametrize("status", [400, 403])
 def test_a_batch_that_cannot_be_read_is_no_answer_of_its_calls(
     either: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str], status: int
