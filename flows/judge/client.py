@@ -334,6 +334,8 @@ class JudgeClient:
 
         They are paid for, whether this run sends batches itself or not.
         """
+        if not submitted:
+            return
         queue = self._session.batch_queue(self._name, self._judge, self._provider, collects=True)
         if queue is not None:
             queue.note_submitted(submitted)

@@ -133,9 +133,10 @@ class SharedCalls:
     def count(self) -> None:
         """Count the calls of all that was asked since the last time."""
         for form, asked in self._asked.values():
-            _, judge = next(iter(asked.values()), ("", None))
-            left = asked if judge is None else judge.not_submitted(list(asked), form)
-            for batch in batch_questions(left, form):
+            if not asked:
+                continue
+            _, judge = next(iter(asked.values()))
+            for batch in batch_questions(judge.not_submitted(list(asked), form), form):
                 first, judge = asked[batch[0]]
                 judge.count(batch, form)
                 for step in {asked[question][0] for question in batch} - {first}:

@@ -138,7 +138,11 @@ class EndpointJudge:
         missing = {question: key for question, key in keys.items() if question not in known}
         if not missing:
             return known
-        missing |= self._asked_with(missing, keys, since)
+        submitted = self._open_calls(keys, since)
+        # A call is collected as a whole: others of its questions may have been answered since.
+        wanted = set(missing.values())
+        needed = {key for one in submitted if not wanted.isdisjoint(one.keys) for key in one.keys}
+        missing |= {question: key for question, key in keys.items() if key in needed}
         known = {question: answer for question, answer in known.items() if question not in missing}
         with self._client_lock:
             self._client = self._client or open_judge_client(
@@ -150,22 +154,8 @@ class EndpointJudge:
                 steps[question] = (*steps.get(question, ()), step)
         asked = _Asked(self._client, form, steps, since)
         return known | self._session.loop.run(
-            self._answer_missing(missing, asked, finished, changes)
+            self._answer_missing(missing, asked, finished, changes, submitted)
         )
-
-    def _asked_with(
-        self, missing: Mapping[Question, str], keys: Mapping[Question, str], since: datetime | None
-    ) -> dict[Question, str]:
-        """The questions of calls in open batches that ask for some of `missing`, too.
-
-        Such a call is collected as a whole: its other questions may have been asked again since.
-        """
-        if not self._session.allows_batches:
-            return {}
-        wanted = set(missing.values())
-        calls = self._session.batches.open_calls(list(keys.values()), since=since)
-        needed = {key for call in calls if not wanted.isdisjoint(call.keys) for key in call.keys}
-        return {question: key for question, key in keys.items() if key in needed}
 
     async def _answer_missing(
         self,
@@ -173,8 +163,9 @@ class EndpointJudge:
         asked: "_Asked",
         finished: int,
         changes: int,
+        submitted: Sequence[BatchCall],
     ) -> dict[Question, Answer]:
-        """The answers to `missing` (question -> key).
+        """The answers to `missing` (question -> key), some of them to calls in open batches.
 
         A question that another step, or another run, is asking at the moment is not sent again:
         its answer is awaited.
@@ -213,12 +204,14 @@ class EndpointJudge:
             found = await asyncio.to_thread(self._stored.recall, left, form)
             note(found)
             # Another run may have submitted what it was asking, and ended.
-            await self._submitted({q: key for q, key in left.items() if q not in found}, asked)
+            still = {question: key for question, key in left.items() if question not in found}
+            asked.client.collect(await asyncio.to_thread(self._open_calls, still, since))
             return found
 
         try:
             asked.client.requests.plan(sum(1 for _ in batch_questions(ours, form)))
-            submitted = await self._submitted(ours, asked)
+            submitted = [one for one in submitted if set(one.keys) <= set(ours.values())]
+            asked.client.collect(submitted)
             queue = asked.client.batches
             await self._session.asking.ask(
                 ours,
@@ -244,17 +237,13 @@ class EndpointJudge:
                     self._in_flight.pop(key).cancel()
                 self._finished += 1
 
-    async def _submitted(
-        self, missing: Mapping[Question, str], asked: "_Asked"
+    def _open_calls(
+        self, keys: Mapping[Question, str], since: datetime | None
     ) -> Sequence[BatchCall]:
-        """The calls in batches of earlier runs whose replies answer some of `missing`."""
+        """The calls in batches of earlier runs that ask for these keys and no others."""
         if not self._session.allows_batches:
             return ()
-        find = self._session.batches.open_calls
-        submitted = await asyncio.to_thread(find, list(missing.values()), since=asked.since)
-        if submitted:
-            asked.client.collect(submitted)
-        return submitted
+        return self._session.batches.open_calls(list(keys.values()), since=since)
 
     async def _answer_batch(
         self, questions: Sequence[Question], keys: Mapping[Question, str], asked: "_Asked"

@@ -27,6 +27,7 @@ from claimflow.flows.models.onnx import (
     Shape,
     equal_length_batches,
     load_tokenizer,
+    one_line,
 )
 from claimflow.flows.pipeline.verifier_forms import CLAIM, PLAIN, PREMISE, Form
 from claimflow.stages.rows import Label
@@ -352,7 +353,7 @@ class _Session:
         try:
             return self._tokenizer.encode(text, second, add_special_tokens=add_special_tokens)
         except Exception as error:
-            what = f"cannot read a text ({' '.join(str(error).split())})"
+            what = f"cannot read a text ({one_line(error)})"
             raise InputError(
                 [Fault(str(self._folder.tokenizer), what, "use another export of the model")]
             ) from error

@@ -86,7 +86,7 @@ class OnnxModel:
             tokens = next(iter(inputs.values())).shape[1]
             hint = "it must take any batch of what its tokenizer makes, up to its window"
             hint += f"; it had texts of {tokens} tokens"
-            self._refuse(f"fails ({_one_line(error)})", hint)
+            self._refuse(f"fails ({one_line(error)})", hint)
         found: Numbers = outputs[0]
         self._check_shape(found.shape)
         rows = len(next(iter(inputs.values())))
@@ -158,9 +158,10 @@ def equal_length_batches(
 
 
 def _unusable(path: Path, error: Exception, kind: str) -> InputError:
-    what = f"cannot be loaded ({_one_line(error)})"
+    what = f"cannot be loaded ({one_line(error)})"
     return InputError([Fault(str(path), what, f"it must be {kind}")])
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """The message of an exception on one line."""
     return " ".join(str(error).split())

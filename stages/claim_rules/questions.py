@@ -167,6 +167,12 @@ def is_polar(question: str) -> bool:
     return _first_word(question) in _AUXILIARIES
 
 
+def begins_as_question(sentence: str) -> bool:
+    """Whether a sentence begins with a question word or an auxiliary."""
+    first = re.split("['’]", _first_word(sentence), maxsplit=1)[0]  # "Who's there"
+    return first in _WH or is_polar(sentence)
+
+
 def may_be_polar(question: str) -> bool:
     """Whether yes or no answers a question: of English by its first word, else by its mark."""
     return is_polar(question) or (question.endswith("?") and _first_word(question) not in _WH)

@@ -30,7 +30,7 @@ from claimflow.stages.claim_rules.non_claims import (
     is_underlined_heading,
     non_claim_kind,
 )
-from claimflow.stages.claim_rules.questions import Context
+from claimflow.stages.claim_rules.questions import Context, begins_as_question
 from claimflow.stages.rows import NonClaimKind
 from claimflow.stages.text.sentences import split_sentences
 
@@ -296,17 +296,15 @@ _TAG: Final = re.compile(
     \s*\?[\s\W]*""",
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-_ASKS: Final = re.compile(
-    r"(?:\W*(?:so|and|but|well|or)\b)?\W*(?:who|whom|whose|what|which|when|where|why|how|is|are|was|were|do|does|did|has"
-    r"|have|had|can|could|will|would|should|must|may|might)\b",
-    re.IGNORECASE,
-)
+_LEAD_IN: Final = re.compile(r"\W*(?:(?:so|and|but|well|or)\b\W*)?", re.IGNORECASE)
 
 
 def _before_tag(question: str) -> str | None:
     """What a sentence states before its tag: "Honey is sweet, isn't it?"; None for a question."""
     found = _TAG.fullmatch(question) if len(question) <= _LONGEST_QUESTION else None
-    return None if found is None or _ASKS.match(found[1]) else f"{found[1]}."
+    if found is None or begins_as_question(_LEAD_IN.sub("", found[1], count=1)):
+        return None
+    return f"{found[1]}."
 
 
 _LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"

@@ -17,7 +17,7 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -109,21 +109,22 @@ def print_answers(most: int | None) -> None:
 
 def judged(rows: Sequence[LabelledPair]) -> list[Judged]:
     """The verdicts of a run on `rows`, without rows that have no verdict."""
-    lines = (
-        json.dumps(
-            {
-                "sample_id": str(n),
-                "response": row.pair.claim,
-                "response_claims": [row.pair.claim],
-                "reference": row.pair.premise,
-            }
-        )
-        for n, row in enumerate(rows)
-    )
+    lines = map(json.dumps, samples_of(rows))
     return [
         Judged(rows[int(sample)], verdict == "entailed", probability)
         for sample, verdict, probability in _verdicts(lines)
     ]
+
+
+def samples_of(rows: Sequence[LabelledPair]) -> Iterator[dict[str, Any]]:
+    """A sample of each pair, with its number as the id: the claim is all that is claimed."""
+    for number, row in enumerate(rows):
+        yield {
+            "sample_id": str(number),
+            "response": row.pair.claim,
+            "response_claims": [row.pair.claim],
+            "reference": row.pair.premise,
+        }
 
 
 def _verdicts(lines: Iterable[str]) -> Iterator[tuple[str, str, float]]:

@@ -17,18 +17,16 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.store import Store, read_table
-from tests.benchmarks.agreement import Judged, print_agreement, thinned
+from tests.benchmarks.agreement import MEASURES, Judged, print_agreement, samples_of, thinned
 from tests.benchmarks.decomposition import FOLDER, SETS, Figures, compare
 from tests.benchmarks.labelled_pairs import LabelledPair, read_labelled
-
-MEASURES: Final = ("accuracy", "balanced accuracy", "kappa", "alpha")
 
 
 class Asked(NamedTuple):
@@ -70,20 +68,11 @@ def verify(judge: Mapping[str, Any], rows: int, prompt: Mapping[str, str]) -> No
             **prompt,
         },
     }
-    samples = (
-        {
-            "sample_id": str(n),
-            "response": row.pair.claim,
-            "response_claims": [row.pair.claim],
-            "reference": row.pair.premise,
-        }
-        for n, row in enumerate(chosen)
-    )
     query = (
         "SELECT sample_id, verdict FROM latest.verdicts JOIN latest.claims USING (claim_id) "
         "WHERE verdict IS NOT NULL ORDER BY sample_id::INT"
     )
-    asked = ask(judge, samples, steps, query)
+    asked = ask(judge, samples_of(chosen), steps, query)
     judged = [Judged(chosen[int(n)], verdict == "entailed", 0.0) for n, verdict in asked.rows]
     print(f"{'pairs':22}{'n':>6}{'entailed':>10}" + "".join(f"{name:>24}" for name in MEASURES))
     for family in by_family:

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -108,6 +108,26 @@ class Api:
         """Ask for a state as a worker does; returns the name of that which the run has then."""
         message = ask(f"{self.url}/flow_runs/{flow_run}/set_state", {"state": {"type": state}})
         return str(message["state"]["name"] if message["state"] else message["status"])
+
+
+@contextmanager
+def serving(folder: Path, world: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+    """`claimflow serve s.yaml` in a folder, its output in log.txt; killed at the end."""
+    written = folder / "log.txt"
+    with written.open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "serve", "s.yaml"],
+            env=dict(world),
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        until(lambda: "serving until Ctrl-C" in written.read_text("utf-8"))
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def until(true: Callable[[], Any], seconds: float = 180) -> None:

@@ -23,7 +23,7 @@ from tests.flows.foreign_packages import add_foreign_packages
 from tests.flows.forks import Forks
 from tests.flows.judged import Judged
 from tests.flows.limits import Limit, expire
-from tests.flows.prefect_server import MAIN, Api, ask, environment, until
+from tests.flows.prefect_server import Api, ask, environment, serving, until
 
 SECOND = 1.0
 """A kill may lose replies that are younger than this, in seconds."""
@@ -74,7 +74,7 @@ WRITTEN = ("out/*/scores.parquet", "pages/*.html")
 
 
 @contextmanager
-def serving(api: Api, folder: Path, **more: str) -> Iterator[None]:
+def served(api: Api, folder: Path, **more: str) -> Iterator[None]:
     """`claimflow serve s.yaml` in a folder, with this server."""
     # A server of this folder that still runs is used again.
     home = folder / HOME
@@ -82,22 +82,11 @@ def serving(api: Api, folder: Path, **more: str) -> Iterator[None]:
     (home / "address").write_text(api.url.split(":")[-1].removesuffix("/api"), "utf-8")
     alone = environment(folder / "home", PREFECT_RUNNER_POLL_FREQUENCY="1", **more)
     alone.pop("PREFECT_API_URL", None)
-    written = folder / "log.txt"
-    with written.open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "serve", "s.yaml"],
-            env=alone,
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        until(lambda: "serving until Ctrl-C" in written.read_text("utf-8"))
+    with serving(folder, alone) as process:
         yield
-    finally:
         process.terminate()
         assert process.wait(60) == 0
-    assert "leaked" not in written.read_text("utf-8")
+    assert "leaked" not in (folder / "log.txt").read_text("utf-8")
 
 
 def samples(first: int, last: int) -> list[str]:
@@ -114,7 +103,7 @@ def test_a_killed_run_is_resumed_by_the_next(
     night = "e2e: {pipeline: p.yaml, cron: '0 2 1 * *', publish: out, report: pages}"
     write(tmp_path, night, limits="{e2e-pool: {rpm: 60000}}")
     # Packages `flows` and `stages` that are not ours are found before all others.
-    with serving(api, tmp_path, PYTHONPATH=add_foreign_packages(tmp_path)):
+    with served(api, tmp_path, PYTHONPATH=add_foreign_packages(tmp_path)):
         # Runs are planned for as far as a hundred days ahead, three at the least.
         until(lambda: len(api.runs("e2e")) >= 3)
         assert all(run["expected_start_time"][8:19] == "01T02:00:00" for run in api.runs("e2e"))
@@ -167,7 +156,7 @@ def test_a_night_in_batches_is_collected_by_a_later_run(
         "batches: {pipeline: p.yaml, cron: '0 2 1 * *', parameters: {fresh: true}, batch_wait: 1}",
     )
     endpoint.behaviour.batches.seconds = 3600
-    with serving(api, tmp_path):
+    with served(api, tmp_path):
         until(lambda: len(api.runs("batches")) >= 3)
         before = {run["id"] for run in api.runs("batches")}
         night = api.trigger("batches")

@@ -1,10 +1,7 @@
 """`claimflow serve` on a real Prefect server, and how it ends."""
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import pytest
 
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged
-from tests.flows.prefect_server import MAIN, Api, environment, until
+from tests.flows.prefect_server import Api, environment, serving, until
 
 
 @pytest.fixture
@@ -21,24 +18,8 @@ def endpoint() -> Iterator[Endpoint]:
         yield running
 
 
-@contextmanager
-def serving(folder: Path, url: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """`claimflow serve s.yaml` in `folder`, its output in log.txt."""
-    world = environment(folder / "home", PREFECT_API_URL=url, PREFECT_RUNNER_POLL_FREQUENCY="1")
-    with (folder / "log.txt").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "serve", "s.yaml"],
-            env=world,
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        until(lambda: "serving until" in (folder / "log.txt").read_text("utf-8"))
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def world(folder: Path, url: str) -> dict[str, str]:
+    return environment(folder / "home", PREFECT_API_URL=url, PREFECT_RUNNER_POLL_FREQUENCY="1")
 
 
 def test_sigterm_cancels_the_run_and_ends_without_a_warning(
@@ -52,7 +33,7 @@ def test_sigterm_cancels_the_run_and_ends_without_a_warning(
     night = f"deployments:\n  {name}: {{pipeline: p.yaml, cron: '0 2 1 * *'}}\n"
     (tmp_path / "s.yaml").write_text(night, "utf-8")
     endpoint.behaviour.latency = 0.3
-    with serving(tmp_path, server) as process:
+    with serving(tmp_path, world(tmp_path, server)) as process:
         until(lambda: api.runs(name))
         run = api.trigger(name)
         until(lambda: endpoint.hits >= 5)
