@@ -9,7 +9,7 @@ from claimflow.flows.errors import Fault, InputError, StoreFullError
 from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.provider import open_provider
 from claimflow.flows.judge.provider_errors import missing_of, provider_answer
-from claimflow.flows.pipeline.model_settings import Endpoint, Judge
+from claimflow.flows.pipeline.model_settings import DEFAULT_PROVIDER, Endpoint, Judge
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.runner.canaries import canary_estimates
@@ -63,7 +63,11 @@ def _endpoint_fault(endpoint: Endpoint) -> tuple[str, str] | None:
         if not taken:
             who = "models of OpenAI, Azure and Anthropic, and servers of your own"
             return f"batch: true, and {endpoint.model} takes no batches", f"remove it; {who} do"
-    if endpoint.budget_usd is not None and price_of(endpoint) is None:
+    # Only a budget needs the price before the run. Other providers' lists are read here as well, to
+    # find what is wrong with them early; importing litellm for its list would take seconds.
+    needs_price = endpoint.budget_usd is not None
+    looks_up = needs_price or endpoint.provider != DEFAULT_PROVIDER
+    if looks_up and price_of(endpoint) is None and needs_price:
         what = f"the price of {endpoint.model} is unknown, so budget_usd cannot be kept"
         return what, "write price: {input: ..., output: ...} in US dollars per million tokens"
     return None
