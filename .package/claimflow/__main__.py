@@ -18,7 +18,9 @@ def main() -> int:
     if interrupt is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
     from claimflow.flows.cli.main import main as run_command_line
+    from claimflow.flows.shutdown import skip_last_collection
 
+    skip_last_collection()
     return run_command_line(ready=lambda: signal.signal(signal.SIGINT, interrupt))
 
 

@@ -36,7 +36,7 @@ from urllib.request import urlopen
 import yaml
 
 ROOT = Path(__file__).parents[2]
-MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.__main__ import main; sys.exit(main())"
 MODEL = "openai/fake"
 PLACES = "tower bridge museum garden castle library station harbour market school".split()
 

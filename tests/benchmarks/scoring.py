@@ -38,7 +38,7 @@ from claimflow.stages.verify import VerifyClaims
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 FIRST = "import sys; from tests.benchmarks import scoring; sys.exit(scoring.first_run())"
-MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.__main__ import main; sys.exit(main())"
 CLAIMS, SENTENCES = 5, 4
 VERIFY = {"use": "verify_claims", "against": "retrieved_contexts", "premises": "each"}
 BY_PASSAGE = {

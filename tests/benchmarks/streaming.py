@@ -34,7 +34,7 @@ steps:
   deterministic_faithfulness: {use: deterministic_faithfulness}
   summary: {use: summarize_scores}
 """
-MAIN = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
+MAIN = "import sys; from claimflow.__main__ import main; sys.exit(main())"
 
 
 def write_samples(path: Path, count: int) -> None:
