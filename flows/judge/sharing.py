@@ -55,7 +55,6 @@ class _Share:
     """The steps of a round that ask the same judge in the same form; `leader` asks for all."""
 
     leader: str
-    part: int
     questions: dict[str, Sequence[Question]] = field(default_factory=dict)
     answers: Future[Mapping[Question, Answer]] = field(default_factory=Future)
 
@@ -63,15 +62,17 @@ class _Share:
 class StepGroup:
     """Steps that ask in rounds: a round begins when each of them has asked, or has ended.
 
-    Where a step asks about several parts of the samples at the same time, those of equal `PART`
-    make a round. `stop` ends the wait of all. Used by the threads of the steps.
+    Where a step asks about several parts of the samples at the same time, each `PART` has rounds of
+    its own, in which no step is waited for that has finished this part. `stop` ends the wait of
+    all. Used by the threads of the steps.
     """
 
     def __init__(self, steps: Collection[str], stop: threading.Event) -> None:
         self._steps = list(steps)
         self._stop = stop
         self._changed = threading.Condition()
-        self._waiting: dict[str, dict[int, _Waiting]] = {}
+        self._waiting: dict[str, dict[int, _Waiting]] = {step: {} for step in steps}
+        self._finished: dict[str, set[int]] = {step: set() for step in steps}
 
     def ask(
         self, judge: EndpointJudge, questions: Sequence[Question], form: Form, *, step: str
@@ -82,8 +83,8 @@ class StepGroup:
             if step not in self._steps:
                 share = None
             else:
-                self._waiting.setdefault(step, {})[PART.get()] = asked
-                self._begin_round_if_complete()
+                self._waiting[step][PART.get()] = asked
+                self._begin_complete_rounds()
                 while asked.share is None and not self._stop.is_set():
                     self._changed.wait(_POLL_SECONDS)
                 share = asked.share
@@ -91,7 +92,7 @@ class StepGroup:
                     raise StoppedError
         if share is None:
             return judge.ask(questions, form, step=step)
-        if share.leader == step and share.part == PART.get():
+        if share.leader == step:
             try:
                 share.answers.set_result(judge.ask_together(share.questions, form))
             except BaseException as error:
@@ -104,24 +105,29 @@ class StepGroup:
         with self._changed:
             if step in self._steps:
                 self._steps.remove(step)
-                for part, asked in self._waiting.pop(step, {}).items():
-                    asked.share = _Share(step, part, {step: asked.questions})
-                self._begin_round_if_complete()
+                for asked in self._waiting.pop(step).values():
+                    asked.share = _Share(step, {step: asked.questions})
+                self._begin_complete_rounds()
                 self._changed.notify_all()
 
-    def _begin_round_if_complete(self) -> None:
-        while self._steps and all(self._waiting.get(step) for step in self._steps):
-            first, *others = (self._waiting[step] for step in self._steps)
-            common = min((part for part in first if all(part in one for one in others)), default=-1)
-            shares: dict[Hashable, _Share] = {}
+    def finish_part(self, step: str) -> None:
+        """Do not wait for a step any more in rounds of this `PART`."""
+        with self._changed:
+            if step in self._steps:
+                self._finished[step].add(PART.get())
+                self._begin_complete_rounds()
+
+    def _begin_complete_rounds(self) -> None:
+        for part in sorted({part for waiting in self._waiting.values() for part in waiting}):
             # In the order of the steps, so that a call holds the same texts in every run.
-            for step in self._steps:
-                waiting = self._waiting[step]
-                # Steps that ask about different parts go on, each for itself.
-                part = common if common in waiting else min(waiting)
-                asked = waiting.pop(part)
+            asking = [step for step in self._steps if part in self._waiting[step]]
+            if any(part not in self._finished[one] for one in self._steps if one not in asking):
+                continue
+            shares: dict[Hashable, _Share] = {}
+            for step in asking:
+                asked = self._waiting[step].pop(part)
                 key = id(asked.judge), asked.form, asked.judge.since(step)
-                asked.share = shares.setdefault(key, _Share(step, part))
+                asked.share = shares.setdefault(key, _Share(step))
                 asked.share.questions[step] = asked.questions
             self._changed.notify_all()
 

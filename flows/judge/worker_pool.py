@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from typing import Final, TypeVar
 
 from claimflow.flows.errors import StoppedError
@@ -18,12 +19,18 @@ Result = TypeVar("Result")
 
 
 class WorkerPool:
-    """Up to `most` workers for each step that asks; an exception in one step ends all of them."""
+    """Up to `most` workers for each step that asks; an exception in one step ends all of them.
+
+    Work begins in the order of the calls of `work_through`, each when the last item of the one
+    before is taken: so the rows of a part of the samples can be made while the next part is asked
+    about. Used by the coroutines of one loop.
+    """
 
     def __init__(self, most: int, stop: threading.Event) -> None:
         self._most = most
         self._stop = stop
         self._broken: Exception | None = None
+        self._last_turn: asyncio.Event | None = None
 
     async def work_through(
         self, items: Iterator[WorkItem], handle: Callable[[WorkItem], Awaitable[None]]
@@ -34,10 +41,14 @@ class WorkerPool:
         stop, else the first error of any `handle`.
         """
 
+        before, turn = self._last_turn, asyncio.Event()
+        self._last_turn = turn
+        taken = _until_last(items, turn.set)
+
         async def work() -> None:
             # An error raised here would cancel the calls of the other workers.
             try:
-                for item in items:
+                for item in taken:
                     if self._is_ending():
                         return
                     await handle(item)
@@ -47,11 +58,16 @@ class WorkerPool:
                 self._broken = self._broken or error
 
         async def all_work() -> None:
+            if before is not None:
+                await before.wait()
             async with asyncio.TaskGroup() as workers:
                 for _ in range(self._most):
                     workers.create_task(work())
 
-        await self.wait_for(all_work())
+        try:
+            await self.wait_for(all_work())
+        finally:
+            turn.set()
 
     async def wait_for(self, awaitable: Awaitable[Result]) -> Result:
         """The result of `awaitable`.
@@ -73,3 +89,14 @@ class WorkerPool:
 
     def _is_ending(self) -> bool:
         return self._stop.is_set() or self._broken is not None
+
+
+def _until_last(items: Iterator[WorkItem], last_taken: Callable[[], None]) -> Iterator[WorkItem]:
+    """The items; `last_taken` is called when the last one is taken."""
+    following = list(islice(items, 1))
+    while following:
+        [item] = following
+        following = list(islice(items, 1))
+        if not following:
+            last_taken()
+        yield item

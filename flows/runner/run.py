@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import duckdb
@@ -208,6 +209,7 @@ class Run:
             tools,
             anew=step.name in self._again,
             in_batches=self._toolbox.asks_in_batches(step),
+            part_made=partial(self._toolbox.part_made, step.name),
         )
 
     def _samples_provenance(self) -> Provenance:

@@ -2,8 +2,9 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -48,6 +49,13 @@ directly and not to its log first."""
 _PARSED: Final = 100
 """Samples that a worker parses at once, in a few seconds."""
 
+_AT_ENDPOINT: Final = 2
+"""Parts whose questions an endpoint answers at the same time: it need not wait while the rows of a
+part are made, nor for the slowest of its answers."""
+
+_EMBEDDED: Final = CachedEmbedder, CachedEntailment, StoppableParser
+"""The tools whose models can run on workers."""
+
 _SIDE_BY_SIDE: Final = 4
 """Parts whose questions a cluster answers at the same time: 160 batches of texts."""
 
@@ -87,11 +95,13 @@ class TableBuilder:
         *,
         anew: bool,
         in_batches: bool = False,
+        part_made: Callable[[], None] = lambda: None,
     ) -> tuple[Artifact, int]:
         """Write the table that a step makes of `inputs`.
 
-        With `in_batches` all parts are made at the same time, so that they wait together. Returns
-        the table and the number of samples whose rows were copied from an earlier table, which is 0
+        With `in_batches` all parts are made at the same time, so that they wait together.
+        `part_made` is called in the thread of a part when it is made beside others. Returns the
+        table and the number of samples whose rows were copied from an earlier table, which is 0
         where the table is made `anew`.
         """
         stage = step.stage
@@ -128,6 +138,7 @@ class TableBuilder:
                 self._workers,
                 samples=self._samples.count,
                 in_batches=in_batches,
+                part_made=part_made,
             )
         try:
             return self._write(writer, step.name, parts, size), unchanged.height
@@ -202,11 +213,14 @@ def _make_parts(
     *,
     samples: int,
     in_batches: bool = False,
+    part_made: Callable[[], None] = lambda: None,
 ) -> Iterator[pl.DataFrame]:
     """The rows that a stage makes of each part of that many `samples`, in their order."""
     of = -(-samples // SHARD)
-    if in_batches:
-        return _make_in_threads(stage, parts, tools, side_by_side=of)
+    in_threads = partial(_make_in_threads, stage, parts, tools, part_made=part_made)
+    embedded = all(isinstance(tool, _EMBEDDED) for tool in tools.values())
+    if not embedded:
+        return in_threads(side_by_side=of if in_batches else _AT_ENDPOINT)
     cut = -(-workers.shards // max(of, 1))
     parsers = {name: tool for name, tool in tools.items() if isinstance(tool, StoppableParser)}
     if parsers:
@@ -214,8 +228,8 @@ def _make_parts(
     alone = stage.by_row and parsers.keys() == tools.keys()
     if alone and is_importable(stage) and workers.worth(of * cut):
         return _make_on_workers(stage, parts, parsers, workers, cut=cut)
-    if _models_can_run_on_workers(tools) and workers.worth(1):
-        return _make_in_threads(stage, parts, tools, side_by_side=_SIDE_BY_SIDE)
+    if tools and workers.worth(1):
+        return in_threads(side_by_side=_SIDE_BY_SIDE)
     return (make_table(stage, tables, tools) for tables in parts)
 
 
@@ -246,21 +260,23 @@ def _make_on_workers(
         yield pl.concat([first, *islice(made, counts.popleft() - 1)])
 
 
-def _models_can_run_on_workers(tools: Mapping[str, Any]) -> bool:
-    """Whether all models that a stage asks are embedded ones, which workers can run."""
-    embedded = CachedEmbedder, CachedEntailment, StoppableParser
-    return bool(tools) and all(isinstance(tool, embedded) for tool in tools.values())
-
-
 def _make_in_threads(
-    stage: Stage, parts: Iterable[Tables], tools: Mapping[str, Any], *, side_by_side: int
+    stage: Stage,
+    parts: Iterable[Tables],
+    tools: Mapping[str, Any],
+    *,
+    side_by_side: int,
+    part_made: Callable[[], None],
 ) -> Iterator[pl.DataFrame]:
-    """Parts made in threads: else a cluster, or a batch, waits for part after part."""
+    """Parts made in threads: else an endpoint, a batch or a cluster waits for part after part."""
     waiting: deque[Future[pl.DataFrame]] = deque()
 
     def make(number: int, tables: Tables) -> pl.DataFrame:
         PART.set(number)
-        return make_table(stage, tables, tools)
+        try:
+            return make_table(stage, tables, tools)
+        finally:
+            part_made()
 
     with ThreadPoolExecutor(max(side_by_side, 1), thread_name_prefix="part") as pool:
         try:

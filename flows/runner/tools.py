@@ -234,6 +234,11 @@ class Toolbox:
         """Send no more calls in batches: what is asked now is not worth hours."""
         self._session.send_at_once()
 
+    def part_made(self, step: str) -> None:
+        """Let no step wait for this one in the part of the samples that this thread has made."""
+        if step in self._groups:
+            self._groups[step].finish_part(step)
+
     def finished(self, step: str) -> None:
         """Let no step wait for this one, which has ended, or waits for another itself."""
         if step in self._groups:

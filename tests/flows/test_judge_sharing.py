@@ -10,7 +10,7 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoppedError
-from claimflow.flows.judge.sharing import StepGroup, steps_that_share
+from claimflow.flows.judge.sharing import PART, StepGroup, steps_that_share
 from claimflow.flows.runner.estimate import estimate
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import prepare
@@ -272,3 +272,48 @@ def test_a_step_that_waits_can_be_stopped(tmp_path: Path, endpoint: Endpoint) ->
         with pytest.raises(StoppedError):
             group.ask(judge, QUESTIONS, FORM, step="a")
         assert endpoint.hits == 0
+
+
+def test_steps_share_calls_about_the_same_part_of_the_samples(
+    tmp_path: Path, endpoint: Endpoint
+) -> None:
+    """A step is waited for until it has asked about a part or made it, in whatever order."""
+    group = StepGroup(["a", "b"], threading.Event())
+    order: list[tuple[str, int]] = []
+    with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
+
+        def work(step: str, part: int, questions: list[Question]) -> None:
+            PART.set(part)
+            if questions:
+                group.ask(judge, questions, FORM, step=step)
+            order.append((step, part))
+            group.finish_part(step)
+
+        def start(step: str, part: int, questions: list[Question]) -> threading.Thread:
+            thread = threading.Thread(target=work, args=(step, part, questions))
+            thread.start()
+            return thread
+
+        early = [start("a", 1, QUESTIONS[:1]), start("b", 0, QUESTIONS[1:2])]
+        early[0].join(0.5)
+        assert (order, endpoint.hits) == ([], 0)
+        for thread in (start("a", 0, QUESTIONS[2:]), early[1]):
+            thread.join(30)
+        assert (sorted(order), endpoint.hits) == ([("a", 0), ("b", 0)], 1)
+        for thread in (start("b", 1, []), early[0]):
+            thread.join(30)
+        assert (max(order), len(order), endpoint.hits) == (("b", 1), 4, 2)
+
+
+def test_a_part_of_the_samples_is_asked_about_while_the_one_before_is_waited_for(
+    judged: Judged, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("claimflow.flows.runner.table_builder.SHARD", 2)
+    slow = faults.where(lambda body: "tower" in json.dumps(body), faults.slow(3.0))
+    endpoint.behaviour.fault = slow
+    judged.write(PLACES, steps=STEPS)
+    judged.run()
+    first, *_ = (one for one in endpoint.requests if "tower" in json.dumps(one.body))
+    third, *_ = (one for one in endpoint.requests if "station" in json.dumps(one.body))
+    assert third.arrived < first.replied
+    assert judged.ask("SELECT count(*) FROM latest.claims") == [(20,)]

@@ -70,14 +70,15 @@ def test_what_breaks_the_work_of_one_step_ends_that_of_another() -> None:
         raise ValueError("broken")
 
     async def goes_on(batch: int) -> None:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(3600)
 
     async def main() -> list[BaseException | None]:
         pool = WorkerPool(1, threading.Event())
-        steps = (pool.work_through(iter(range(10**6)), handle) for handle in (goes_on, breaks))
+        handlers = (goes_on, breaks, goes_on)
+        steps = (pool.work_through(iter([1]), handle) for handle in handlers)
         return await asyncio.gather(*steps, return_exceptions=True)
 
-    assert [str(error) for error in asyncio.run(main())] == ["broken", "broken"]
+    assert [str(error) for error in asyncio.run(main())] == ["broken"] * 3
 
 
 def test_a_stop_waits_for_calls_in_flight_but_not_for_those_that_hang() -> None:
@@ -130,3 +131,49 @@ def test_a_cancelled_answer_stops_those_waiting_for_it() -> None:
 
     with pytest.raises(StoppedError):
         asyncio.run(main())
+
+
+def test_work_begins_when_the_last_item_of_the_one_before_is_taken() -> None:
+    events: list[str] = []
+
+    async def run() -> None:
+        pool = WorkerPool(2, threading.Event())
+        release = asyncio.Event()
+
+        async def handle(item: str) -> None:
+            events.append(f"begin {item}")
+            if item == "a3":
+                await release.wait()
+            await asyncio.sleep(0.01)
+            events.append(f"end {item}")
+
+        async with asyncio.TaskGroup() as both:
+            both.create_task(pool.work_through(iter(["a1", "a2", "a3"]), handle))
+            await asyncio.sleep(0)
+            both.create_task(pool.work_through(iter(["b1", "b2"]), handle))
+            while "end b2" not in events:
+                await asyncio.sleep(0.01)
+            release.set()
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+    assert events.index("begin b1") > events.index("begin a3")
+    assert events.index("end b2") < events.index("end a3")
+
+
+def test_work_that_breaks_off_lets_the_next_begin() -> None:
+    stopped = threading.Event()
+
+    async def run() -> None:
+        pool = WorkerPool(1, stopped)
+
+        async def handle(_: int) -> None:
+            stopped.set()
+
+        results = await asyncio.gather(
+            pool.work_through(iter([1, 2]), handle),
+            pool.work_through(iter([3]), handle),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in results] == [StoppedError, StoppedError]
+
+    asyncio.run(asyncio.wait_for(run(), 10))
