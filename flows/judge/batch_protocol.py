@@ -28,7 +28,7 @@ _TOO_MANY: Final = f"the account has more than {_MOST_LISTED:,} newer batches"
 
 _ID: Final = re.compile(r"[\w.:-]{1,200}")
 
-_EXPIRED: Final = "the batch expired before this request was done"
+EXPIRED: Final = "the batch expired before this request was done"
 
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 """By how much the clock of a provider may be behind ours."""
@@ -91,8 +91,7 @@ class OpenaiBatches:
             {"custom_id": request_id, "method": "POST", "url": _ADDRESS, "body": body}
             for request_id, body in bodies.items()
         )
-        content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        file = (f"{name}.jsonl", content.encode("utf-8", "replace"), "application/jsonl")
+        file = (f"{name}.jsonl", json_lines(lines), "application/jsonl")
         uploaded = await self._client.files.create(file=file, purpose="batch")
         made = await self._client.batches.create(
             input_file_id=uploaded.id,
@@ -100,7 +99,7 @@ class OpenaiBatches:
             completion_window="24h",
             metadata={_NAME: name},
         )
-        return _checked_id(made.id)
+        return checked_id(made.id)
 
     async def find(
         self,
@@ -150,12 +149,15 @@ class OpenaiBatches:
 
 
 class AnthropicBatches:
-    """The batches of an account at Anthropic, by an httpx client, with its address and headers."""
+    """The batches of an account at Anthropic.
 
-    def __init__(self, client: Any, address: str, headers: Mapping[str, str]) -> None:
+    `client` is an httpx client; `url` and `headers` are those of a single call.
+    """
+
+    def __init__(self, client: Any, url: str, headers: Mapping[str, str]) -> None:
         self._client = client
-        self._address = f"{address}/v1/messages/batches"
-        self._headers = {**headers, "content-type": "application/json"}
+        self._address = f"{url}/batches"
+        self._headers = headers
 
     async def submit(
         self,
@@ -166,7 +168,7 @@ class AnthropicBatches:
         requests = [{"custom_id": one, "params": body} for one, body in bodies.items()]
         content = json.dumps({"requests": requests}, ensure_ascii=False)
         made = await self._json("POST", "", content.encode("utf-8", "replace"))
-        return _checked_id(made.get("id"))
+        return checked_id(made.get("id"))
 
     async def find(
         self,
@@ -204,7 +206,7 @@ class AnthropicBatches:
         after = ""
         while len(seen) < _MOST_LISTED:
             page = await self._json("GET", f"?limit=100{after}")
-            listed = [one for one in page["data"] if _checked_id(one["id"]) not in seen]
+            listed = [one for one in page["data"] if checked_id(one["id"]) not in seen]
             for batch in listed:
                 created = datetime.fromisoformat(batch["created_at"])
                 if created.replace(tzinfo=created.tzinfo or UTC) < since:
@@ -232,22 +234,32 @@ class AnthropicBatches:
         return json.loads(await self._read(method, place, content))
 
     async def _read(self, method: str, place: str, content: bytes = b"") -> bytes:
-        """The body of a reply. Raises `LineError` for another status than 200."""
         reply = await self._client.request(
             method, self._address + place, content=content, headers=self._headers
         )
-        if reply.status_code == 200:
-            return bytes(reply.content)
-        try:
-            error = json.loads(reply.content)["error"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            error = reply.reason_phrase
-        failure = LineError(reply.status_code, error)
-        failure.response = reply  # Its headers may say how long to wait.
-        raise failure
+        return read_body(reply)
 
 
-def _checked_id(value: Any) -> str:
+def read_body(reply: Any) -> bytes:
+    """The body of a reply of httpx. Raises `LineError` for another status than 200."""
+    if reply.status_code == 200:
+        return bytes(reply.content)
+    try:
+        error = json.loads(reply.content)["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        error = reply.reason_phrase
+    failure = LineError(reply.status_code, error)
+    failure.response = reply  # Its headers may say how long to wait.
+    raise failure
+
+
+def json_lines(lines: Iterable[Mapping[str, Any]]) -> bytes:
+    """A line of JSON for each of `lines`, in UTF-8."""
+    written = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    return written.encode("utf-8", "replace")
+
+
+def checked_id(value: Any) -> str:
     """The id of a batch. Raises `ProviderError` where a provider gives none, as if it was lost."""
     if isinstance(value, str) and _ID.fullmatch(value):
         return value
@@ -279,7 +291,7 @@ def _openai_reply(line: dict[str, Any]) -> Any:
         if response is None:
             error = line.get("error") or {}
             if error.get("code") == "batch_expired":
-                return ProviderError("timeout", _EXPIRED)
+                return ProviderError("timeout", EXPIRED)
             return classify(LineError(500, error))
         status, body = response["status_code"], response["body"]
         error = body.get("error") if isinstance(body, dict) else body
@@ -297,7 +309,7 @@ def _anthropic_reply(line: dict[str, Any]) -> Any:
         if result["type"] == "succeeded":
             return result["message"]
         if result["type"] == "expired":
-            return ProviderError("timeout", _EXPIRED)
+            return ProviderError("timeout", EXPIRED)
         error = result.get("error", {}).get("error") or {"message": f"it was {result['type']}"}
         return classify(LineError(_STATUSES.get(str(error.get("type")), 500), error))
     except (ValueError, KeyError, TypeError, AttributeError) as error:

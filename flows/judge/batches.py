@@ -22,7 +22,7 @@ from claimflow.flows.judge.provider import (
     ProviderError,
     Request,
 )
-from claimflow.flows.judge.provider_errors import provider_call, scrub
+from claimflow.flows.judge.provider_errors import batch_terms_of, provider_call, scrub
 from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.batches import BatchCall, Batches
 
@@ -48,6 +48,10 @@ _ATTEMPTS: Final = 5
 _AGAIN: Final = frozenset({"throttled", "server", "timeout"})
 
 Result = TypeVar("Result")
+
+
+class TooFewCallsError(Exception):
+    """A provider takes no batch of so few calls."""
 
 
 class _Waiting(NamedTuple):
@@ -112,7 +116,8 @@ class BatchQueue:
     async def reply(self, call: Call, request: Request, keys: Sequence[str]) -> ChatReply:
         """The reply to a request that asks for `keys`.
 
-        Raises `ProviderError`, `JudgeError` where no batch can succeed, and `PendingError`.
+        Raises `ProviderError`, `JudgeError` where no batch can succeed, `PendingError`, and
+        `TooFewCallsError` where it is to be sent by itself.
         """
         submitted = self._submitted.pop(tuple(keys), None)
         reply: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
@@ -161,10 +166,19 @@ class BatchQueue:
         while seen < len(self._queued) < _MOST_CALLS:
             seen = len(self._queued)
             await asyncio.sleep(_QUIET_SECONDS)
+        terms = batch_terms_of(self._judge, self._provider)
         queued, self._queued = self._queued, []
         self._flushing = False
+        fewest = terms.fewest if terms else 1
         for part in _parts(queued):
-            self._start(self._submit(part))
+            if len(part) >= fewest:
+                self._start(self._submit(part))
+                continue
+            calls = "1 call is" if len(part) == 1 else f"{len(part):,} calls are"
+            least = f"a batch of {self._judge.model} has at least {fewest:,}"
+            self._message(f"{self._label}: {calls} sent at once, at the full price: {least}")
+            for one in part:
+                one.reply.set_exception(TooFewCallsError())
 
     async def _submit(self, waiting: Sequence[_Waiting]) -> None:
         """Record a batch, submit it, and wait for its replies."""

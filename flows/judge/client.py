@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, get_args
 
 from claimflow.flows.errors import JudgeError, StoppedError
-from claimflow.flows.judge.batches import BatchQueue
+from claimflow.flows.judge.batches import BatchQueue, TooFewCallsError
 from claimflow.flows.judge.budget import Budget, BudgetExceeded, cost_of, price_of
 from claimflow.flows.judge.call_statistics import (
     CHARACTERS_PER_TOKEN,
@@ -405,6 +405,9 @@ class JudgeClient:
                     continue
                 call = call._replace(seconds=error.seconds, attempts=error.attempts)
                 return Exchange(call, "", False, self.requests.failure(error, call.call_id))
+            except TooFewCallsError:
+                at_once = True
+                continue
             except BudgetExceeded as error:
                 return Exchange(call, "", False, self.requests.failure(error, call.call_id))
             return self._received(call, delivered)

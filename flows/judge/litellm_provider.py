@@ -27,10 +27,15 @@ from datetime import datetime
 from decimal import Decimal
 from functools import cache
 from inspect import unwrap
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from claimflow.flows.judge.batch_protocol import AnthropicBatches, BatchApi, OpenaiBatches
+from claimflow.flows.judge.cloud_batches import (
+    BedrockBatches,
+    VertexBatches,
+    cloud_terms,
+    read_bedrock_url,
+)
 from claimflow.flows.judge.litellm_settings import (
     BATCH_PROVIDERS,
     address_variable,
@@ -41,6 +46,7 @@ from claimflow.flows.judge.litellm_settings import (
 )
 from claimflow.flows.judge.provider import (
     BatchState,
+    BatchTerms,
     ChatReply,
     JudgeProvider,
     Price,
@@ -112,6 +118,11 @@ _NOT_SENT: Final = frozenset(
 _NOT_IN_A_FILE: Final = _NOT_SENT - {"allowed_openai_params", "extra_body"}
 """Those that say how a request is sent, which a file of requests cannot."""
 
+_OF_ONE: Final = frozenset({"accept-encoding", "connection", "content-length", "host"})
+"""Headers of a single request, which those about batches have of their own."""
+
+_ANY_JSON: Final = {"type": "json_schema", "json_schema": {"name": "any", "schema": {}}}
+
 
 class LitellmProvider(JudgeProvider):
     """Reaches models through litellm, whose import takes seconds and happens at the first use."""
@@ -139,21 +150,34 @@ class LitellmProvider(JudgeProvider):
         reply = await self._send("aembedding", request, timeout=timeout, hide=texts)
         return _vectors(reply, len(texts)), _usage(reply)
 
-    def takes_batches(self, model: str, api_base: str | None) -> bool:
-        """As `JudgeProvider.takes_batches`: OpenAI, Azure, their protocol's servers, Anthropic."""
-        plain = not proxied(_litellm()) and _mode(model.partition("/")[2]) == "chat"
-        return plain and _provider_of(model, api_base) in BATCH_PROVIDERS
+    def batch_terms(self, model: str, api_base: str | None) -> BatchTerms | None:
+        """As `JudgeProvider.batch_terms`, for `BATCH_PROVIDERS`."""
+        provider = _provider_of(model, api_base)
+        name = model.partition("/")[2]
+        if proxied(_litellm()) or _mode(name) != "chat":
+            return None
+        if provider in ("vertex_ai", "bedrock"):
+            return cloud_terms(provider, name)
+        return BatchTerms() if provider in BATCH_PROVIDERS else None
 
     async def submit_batch(
         self, name: str, requests: Mapping[str, Request], *, timeout: float
     ) -> str:
         """As `JudgeProvider.submit_batch`."""
+        for request in requests.values():
+            unsent = sorted(request.parameters.keys() & _NOT_IN_A_FILE)
+            if unsent:
+                what = f"{unsent[0]} cannot be sent with the calls of a batch"
+                raise ProviderError("fatal", what)
         first = next(iter(requests.values()))
-        headers: dict[str, str] = {}
-        bodies = {
-            request_id: _chat_body(request, headers) for request_id, request in requests.items()
-        }
-        async with self._batches(first.model, first.api_base, timeout, headers) as batches:
+        async with self._batches(first, timeout) as batches:
+            if isinstance(batches, OpenaiBatches):
+                bodies = {one: _openai_body(request) for one, request in requests.items()}
+            else:
+                bodies = {
+                    one: json.loads((await self._written(request)).content)
+                    for one, request in requests.items()
+                }
             return await batches.submit(name, bodies)
 
     async def find_batch(
@@ -167,14 +191,14 @@ class LitellmProvider(JudgeProvider):
         timeout: float,
     ) -> str | None:
         """As `JudgeProvider.find_batch`."""
-        async with self._batches(model, api_base, timeout) as batches:
+        async with self._batches(Request(model, _HELLO, {}, api_base), timeout) as batches:
             return await batches.find(name, requests, since)
 
     async def batch_state(
         self, batch: str, model: str, *, api_base: str | None, timeout: float
     ) -> BatchState:
         """As `JudgeProvider.batch_state`."""
-        async with self._batches(model, api_base, timeout) as batches:
+        async with self._batches(Request(model, _HELLO, {}, api_base), timeout) as batches:
             return await batches.state(batch)
 
     async def batch_replies(
@@ -182,15 +206,16 @@ class LitellmProvider(JudgeProvider):
     ) -> dict[str, ChatReply | ProviderError]:
         """As `JudgeProvider.batch_replies`."""
         found: dict[str, ChatReply | ProviderError] = {}
-        anthropic = _provider_of(model, api_base) == "anthropic"
-        async with self._batches(model, api_base, timeout) as batches:
+        hello = Request(model, _HELLO, {}, api_base)
+        async with self._batches(hello, timeout) as batches:
             async for request_id, body in batches.replies(batch):
                 try:
                     if isinstance(body, ProviderError):
                         found.setdefault(request_id, body)
                         continue
                     checked = checked_reply(body)
-                    read = _from_anthropic(checked) if anthropic else _from_openai(checked)
+                    by_openai = isinstance(batches, OpenaiBatches)
+                    read = _from_openai(checked) if by_openai else await self._read(hello, checked)
                     found[request_id] = _chat_reply(read)
                 except ProviderError as error:
                     found.setdefault(request_id, error)
@@ -199,28 +224,15 @@ class LitellmProvider(JudgeProvider):
         return found
 
     @asynccontextmanager
-    async def _batches(
-        self,
-        model: str,
-        api_base: str | None,
-        timeout: float,
-        headers: Mapping[str, str] = MappingProxyType({}),
-    ) -> AsyncIterator[BatchApi]:
-        """The batches of the account of a model. The block raises `ProviderError` only.
+    async def _batches(self, request: Request, timeout: float) -> AsyncIterator[BatchApi]:
+        """The batches of the account that `request` goes to.
 
-        `headers` are sent with the requests to Anthropic.
+        The block raises `ProviderError` only.
         """
         try:
             with _quiet(), _internal_call():
                 async with asyncio.timeout(timeout):
-                    if _provider_of(model, api_base) == "anthropic":
-                        request = Request(model, _HELLO, {}, api_base)
-                        _, known, address = _to_anthropic(request, {})
-                        client = self._own_client().client
-                        yield AnthropicBatches(client, address, {**known, **headers})
-                    else:
-                        client = self._client_of_batches(Request(model, [], {}, api_base))
-                        yield OpenaiBatches(client)
+                    yield await self._batches_of(request, timeout)
         except TimeoutError:
             failure = ProviderError("timeout", f"no whole reply within {timeout:g} seconds")
         except Exception as error:
@@ -228,6 +240,43 @@ class LitellmProvider(JudgeProvider):
         else:
             return
         raise failure
+
+    async def _batches_of(self, request: Request, timeout: float) -> BatchApi:
+        provider = _provider_of(request.model, request.api_base)
+        if provider not in ("anthropic", "vertex_ai", "bedrock"):
+            return OpenaiBatches(self._client_of_batches(request))
+        single = await self._written(request)
+        url = str(single.url)
+        if provider == "bedrock":
+            return BedrockBatches(read_bedrock_url(url), timeout)
+        client = self._own_client().client
+        if provider == "vertex_ai":
+            return VertexBatches(client, url, single.headers)
+        headers = {name: value for name, value in single.headers.items() if name not in _OF_ONE}
+        return AnthropicBatches(client, url, headers)
+
+    async def _written(self, request: Request) -> Any:
+        """The request of httpx that litellm would send for a chat; it is not sent."""
+        recorder = _recorder_class()(b"{}")
+        hide = [message["content"] for message in request.messages]
+        try:
+            await self._send("acompletion", request, timeout=60, hide=hide, client=recorder.client)
+        except ProviderError:
+            # It makes nothing of the empty reply.
+            if recorder.request is None:
+                raise
+        return recorder.request
+
+    async def _read(self, hello: Request, body: Any) -> Any:
+        """A reply's body as litellm reads it when it has sent a chat."""
+        from litellm.constants import RESPONSE_FORMAT_TOOL_NAME
+
+        content = json.dumps(body)
+        # litellm asks some models for JSON by a tool of this name.
+        if f'"{RESPONSE_FORMAT_TOOL_NAME}"' in content:
+            hello = hello._replace(parameters={"response_format": _ANY_JSON})
+        client = _recorder_class()(content.encode()).client
+        return await self._send("acompletion", hello, timeout=60, hide=(), client=client)
 
     def _client_of_batches(self, request: Request) -> Any:
         provider = _provider_of(request.model, request.api_base)
@@ -352,14 +401,15 @@ class LitellmProvider(JudgeProvider):
                     if function == "acompletion" and _is_plain_openai(request):
                         return await self._send_to_openai(request, timeout)
                     provider = _provider_of(request.model, request.api_base)
-                    client = self._client_for(function, provider or "", request, timeout)
+                    if "client" not in address:
+                        client = self._client_for(function, provider or "", request, timeout)
+                        address |= {"client": client} if client else {}
                     # The decorator of litellm's functions calls hooks of the user's callbacks,
                     # caches, retries and checks budgets. The function inside only sends.
                     return await unwrap(getattr(package, function))(
                         **request.parameters,
                         **address,
                         **({"messages": _marked(request, provider)} if request.messages else {}),
-                        **({"client": client} if client else {}),
                         litellm_logging_obj=_silent_logging(function, request.model),
                         cache=_NO_CACHE,
                         # For tools, litellm would import a package that it does not install.
@@ -752,11 +802,40 @@ def _client_class() -> type[Any]:
     return SendsOnce
 
 
+@cache
+def _recorder_class() -> type[Any]:
+    import httpx
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+    class Recorder(httpx.AsyncBaseTransport):
+        """Notes the `request` of its `client`, and answers it with `reply`; nothing is sent."""
+
+        def __init__(self, reply: bytes) -> None:
+            self.request: httpx.Request | None = None
+            self._reply = reply
+            self.client = Handler(self)
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            self.request = request
+            return httpx.Response(200, content=self._reply, request=request)
+
+    class Handler(AsyncHTTPHandler):  # type: ignore[misc, unused-ignore]
+        def __init__(self, recorder: Recorder) -> None:
+            self._recorder = recorder
+            super().__init__()
+
+        def create_client(self, *_: Any, **__: Any) -> Any:
+            return httpx.AsyncClient(transport=self._recorder)
+
+    return Recorder
+
+
 async def _read_carefully(response: Any) -> None:
     """Make litellm read the body of a reply up to a limit, and by `read_reply`."""
     path = response.request.url.path.lower()
     most = _MAX_EMBEDDING_BYTES if "embed" in path else _MAX_TEXT_BYTES
-    if ("/files/" in path and path.endswith("/content")) or path.endswith("/results"):
+    of_openai = "/files/" in path and path.endswith("/content")
+    if of_openai or path.endswith("/results") or path.startswith("/storage/v1/"):
         most = _MAX_FILE_BYTES
     read = response.aiter_bytes
 
@@ -854,7 +933,9 @@ def _has_usual_key(model: str, api_base: str | None) -> bool:
     key = os.environ.get(f"{provider.upper()}_API_KEY", "")
     if not slash or not key.isascii() or any(sign.isspace() for sign in key):
         return False
-    return bool(api_base) if provider in _LOCAL else provider in _USUAL and bool(key)
+    if api_base and (provider == "openai" or provider in _LOCAL):
+        return True  # A server of one's own may need no key.
+    return provider in _USUAL and bool(key)
 
 
 def _is_plain_openai(request: Request) -> bool:
@@ -875,17 +956,10 @@ def _is_plain_openai(request: Request) -> bool:
     return plain and _mode(request.model.removeprefix("openai/")) in ("chat", "responses")
 
 
-def _chat_body(request: Request, headers: dict[str, str]) -> dict[str, Any]:
-    """The body of a chat request, as a batch holds it; adds to `headers` what it needs of them."""
+def _openai_body(request: Request) -> dict[str, Any]:
+    """The body of a chat request in OpenAI's protocol."""
     from litellm.utils import get_optional_params
 
-    unsent = sorted(request.parameters.keys() & _NOT_IN_A_FILE)
-    if unsent:
-        raise ProviderError("fatal", f"{unsent[0]} cannot be sent with the calls of a batch")
-    if _provider_of(request.model, request.api_base) == "anthropic":
-        body, needed, _ = _to_anthropic(request, headers)
-        headers.update(needed)
-        return body
     provider = _provider_of(request.model, request.api_base)
     model = request.model.partition("/")[2]
     options = get_optional_params(
@@ -895,49 +969,10 @@ def _chat_body(request: Request, headers: dict[str, str]) -> dict[str, Any]:
     return {"model": model, "messages": request.messages, **options, **more}
 
 
-def _to_anthropic(
-    request: Request, headers: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[str, str], str]:
-    """A chat request in Anthropic's words: its body, `headers` with its own, and the address."""
-    from litellm.llms.anthropic.chat.transformation import AnthropicConfig
-    from litellm.llms.anthropic.common_utils import AnthropicModelInfo
-    from litellm.utils import get_optional_params
-
-    model = request.model.partition("/")[2]
-    options = get_optional_params(
-        model=model, custom_llm_provider="anthropic", stream=None, **request.parameters
-    )
-    more = options.pop("extra_body", None) or {}
-    config: Any = AnthropicConfig()
-    about = {"model": model, "messages": request.messages, "litellm_params": {}}
-    known = config.validate_environment(headers=dict(headers), optional_params=options, **about)
-    for ours in ("json_mode", "is_vertex_request"):
-        options.pop(ours, None)
-    body = config.transform_request(optional_params=options, headers=known, **about)
-    address = AnthropicModelInfo.get_api_base(request.api_base) or "https://api.anthropic.com"
-    return {**body, **more}, known, address.removesuffix("/v1/messages").rstrip("/")
-
-
 def _from_openai(body: Mapping[str, Any]) -> Any:
     """A reply of OpenAI's protocol as litellm gives it, of what is needed here."""
     named = ("choices", "usage", "system_fingerprint")
     return _litellm().ModelResponse(**{name: body[name] for name in named if name in body})
-
-
-def _from_anthropic(message: Any) -> Any:
-    """A reply of Anthropic as litellm gives it."""
-    import httpx
-    from litellm.constants import RESPONSE_FORMAT_TOOL_NAME
-    from litellm.llms.anthropic.chat.transformation import AnthropicConfig
-
-    config: Any = AnthropicConfig()
-    tools = {one.get("name") for one in message["content"] if one.get("type") == "tool_use"}
-    return config.transform_parsed_response(
-        completion_response=message,
-        raw_response=httpx.Response(200),
-        model_response=_litellm().ModelResponse(),
-        json_mode=RESPONSE_FORMAT_TOOL_NAME in tools,
-    )
 
 
 def _mode(name: str) -> str:

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-BATCH_PROVIDERS: Final = frozenset({"openai", "azure", "hosted_vllm", "anthropic"})
+BATCH_PROVIDERS: Final = frozenset(
+    {"openai", "azure", "hosted_vllm", "anthropic", "vertex_ai", "bedrock"}
+)
 """Providers whose batch protocols are known."""
 
 _SAME: Final = {

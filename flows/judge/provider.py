@@ -124,6 +124,16 @@ class BatchState(NamedTuple):
     message: str | None = None
 
 
+class BatchTerms(NamedTuple):
+    """What batches of a model need: `fewest` requests in one, and what is `missing` to submit it.
+
+    `missing` says what to do, as that of `JudgeProvider` does; None where nothing is.
+    """
+
+    fewest: int = 1
+    missing: str | None = None
+
+
 class JudgeProvider(ABC):
     """Sends requests to language models. Only `chat` has to be written.
 
@@ -155,9 +165,12 @@ class JudgeProvider(ABC):
         """
         raise ProviderError("fatal", "this provider has no embeddings")
 
-    def takes_batches(self, model: str, api_base: str | None) -> bool:
-        """Whether the four methods below can be called for a model."""
-        return False
+    def batch_terms(self, model: str, api_base: str | None) -> BatchTerms | None:
+        """What batches of a model need; None where it takes none.
+
+        Where it takes some, the four methods below can be called.
+        """
+        return None
 
     async def submit_batch(
         self, name: str, requests: Mapping[str, Request], *, timeout: float

@@ -16,7 +16,8 @@ from urllib.parse import urljoin, urlsplit
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.environment_secrets import missing_headers, without_secrets
-from claimflow.flows.judge.provider import ErrorKind, JudgeProvider, ProviderError
+from claimflow.flows.judge.provider import BatchTerms, ErrorKind, JudgeProvider, ProviderError
+from claimflow.flows.judge.usage import is_count
 from claimflow.flows.pipeline.model_settings import Endpoint
 
 LONGEST: Final = 300
@@ -409,6 +410,18 @@ def missing_of(endpoint: Endpoint, provider: JudgeProvider) -> str | None:
         return missing
     with provider_answer(endpoint.provider, "missing"):
         return _text_or_none(provider.missing(endpoint.model, endpoint.api_base))
+
+
+def batch_terms_of(endpoint: Endpoint, provider: JudgeProvider) -> BatchTerms | None:
+    """As `JudgeProvider.batch_terms`, for any provider. Raises `InputError`, and nothing else."""
+    with provider_answer(endpoint.provider, "batch_terms"):
+        terms = provider.batch_terms(endpoint.model, endpoint.api_base)
+        if terms is None:
+            return None
+        if not isinstance(terms, BatchTerms) or not is_count(terms.fewest):
+            what = f"it returned {terms!r:.100}, not BatchTerms or None"
+            raise ProviderError("bad_request", what)
+        return terms._replace(missing=_text_or_none(terms.missing))
 
 
 def key_variable_of(endpoint: Endpoint, provider: JudgeProvider) -> str | None:

@@ -1,4 +1,4 @@
-"""The batch protocols of OpenAI and Anthropic: batches that take a while, and their results."""
+"""The batch protocols of OpenAI, Anthropic and two clouds: batches that take a while."""
 
 import json
 import re
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qs
+
+from tests.endpoint.clouds import Clouds
 
 Body = dict[str, Any]
 Reply = tuple[int, Body | bytes]
@@ -27,13 +29,15 @@ class BatchBehaviour:
     A batch takes `seconds`, and ends with the results of its lines in reverse order. `expired`
     says of a line that it was not done in time, `failed` why a batch is not done at all. `lost`
     submissions are accepted, and their replies are lost. `instead` gives another reply to a
-    request by its method and path; None where it is answered as usual.
+    request by its method and path; None where it is answered as usual. `noise` are lines before the
+    results in the files of a cloud.
     """
 
     seconds: float = 0.0
     expired: Callable[[Body], bool] = lambda _: False
     failed: str | None = None
     lost: int = 0
+    noise: bytes = b""
     instead: Callable[[str, str], Reply | None] = lambda _method, _path: None
 
 
@@ -57,9 +61,18 @@ class BatchService:
     files: dict[str, bytes] = field(default_factory=dict)
     batches: list[Batch] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._clouds = Clouds(self)
+
     def handles(self, path: str) -> bool:
-        """Whether a path is one of the protocol."""
-        return path.startswith(("/v1/files", "/v1/batches", _MESSAGES))
+        """Whether a path is one of the protocols."""
+        openai = path.startswith(("/v1/files", "/v1/batches", _MESSAGES))
+        return openai or self._clouds.handles(path)
+
+    def loses(self) -> bool:
+        """Whether the reply to a submission is lost."""
+        self.behaviour.lost -= 1
+        return self.behaviour.lost >= 0
 
     def submitted(self) -> list[Body]:
         """The bodies of all lines of all batches, in order."""
@@ -73,16 +86,15 @@ class BatchService:
         other = self.behaviour.instead(method, path)
         if other is not None:
             return other
+        if self._clouds.handles(path):
+            return self._clouds.handle(method, path, query, body)
         if path.startswith(_MESSAGES):
             return self._handle_anthropic(method, path, parse_qs(query), body)
         if method == "POST" and path == "/v1/files":
             return 200, self._upload(headers, body)
         if method == "POST" and path == "/v1/batches":
             made = self._create(json.loads(body))
-            if self.behaviour.lost:
-                self.behaviour.lost -= 1
-                return None
-            return 200, made
+            return None if self.loses() else (200, made)
         if method == "GET" and path == "/v1/batches":
             listed = [self._written(one) for one in reversed(self.batches)]
             return 200, {"object": "list", "data": listed, "has_more": False}
@@ -103,13 +115,9 @@ class BatchService:
                 {"custom_id": one["custom_id"], "url": "/v1/messages", "body": one["params"]}
                 for one in json.loads(body)["requests"]
             ]
-            file = self._add("".join(json.dumps(line) + "\n" for line in lines).encode())
-            number = f"msgbatch_{len(self.batches) + 1}"
-            self.batches.append(Batch(number, file["id"], {}, time.monotonic()))
-            if self.behaviour.lost:
-                self.behaviour.lost -= 1
-                return None
-            return 200, self._message_batch(self.batches[-1])
+            file = self.add_file("".join(json.dumps(line) + "\n" for line in lines).encode())
+            batch = self.add_batch(file["id"], {})
+            return None if self.loses() else (200, self._message_batch(batch))
         if path == _MESSAGES:
             newest = self.batches[::-1]
             ids = [one.id for one in newest]
@@ -157,19 +165,23 @@ class BatchService:
         boundary = headers["content-type"].partition("boundary=")[2].strip('"').encode()
         parts = body.split(b"--" + boundary)
         (content,) = [part for part in parts if b'name="file"' in part]
-        return self._add(content.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n"))
+        return self.add_file(content.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n"))
 
-    def _add(self, content: bytes) -> Body:
+    def add_file(self, content: bytes) -> Body:
+        """Keep a file, and describe it."""
         file_id = f"file-{len(self.files) + 1}"
         self.files[file_id] = content
         about = {"bytes": len(content), "created_at": int(time.time()), "filename": "f.jsonl"}
         return {"id": file_id, "object": "file", "purpose": "batch", "status": "processed", **about}
 
     def _create(self, asked: Body) -> Body:
+        return self._written(self.add_batch(asked["input_file_id"], asked.get("metadata") or {}))
+
+    def add_batch(self, file: str, metadata: dict[str, str]) -> Batch:
+        """Keep a batch of the requests in a file."""
         number = f"batch_{len(self.batches) + 1}"
-        file, metadata = asked["input_file_id"], asked.get("metadata") or {}
         self.batches.append(Batch(number, file, metadata, time.monotonic()))
-        return self._written(self.batches[-1])
+        return self.batches[-1]
 
     def lines(self, batch: Batch) -> list[Body]:
         """The requests of a batch."""
@@ -217,4 +229,4 @@ class BatchService:
             "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in of).encode()
             for of in (good, bad)
         ]
-        return self._add(written[0])["id"], self._add(written[1])["id"]
+        return self.add_file(written[0])["id"], self.add_file(written[1])["id"]

@@ -1,4 +1,4 @@
-"""The request and reply formats of the OpenAI, Ollama and Anthropic APIs."""
+"""The request and reply formats of the OpenAI, Ollama, Anthropic, Gemini and Converse APIs."""
 
 import json
 import time
@@ -154,6 +154,74 @@ def _refuse_anthropic(refusal: Refusal) -> Body:
     return {"type": "error", "error": {"type": refusal.type, "message": refusal.message}}
 
 
+def _read_gemini(body: Body) -> Asked:
+    system = _text((body.get("system_instruction") or {}).get("parts"))
+    turns = [Message("system", system)] if system else []
+    turns += [Message(turn["role"], _text(turn["parts"])) for turn in body["contents"]]
+    settings = body.get("generationConfig") or {}
+    schema = settings.get("response_json_schema") or settings.get("response_schema")
+    json_only = settings.get("response_mime_type") == "application/json"
+    way: Way = "json_schema" if schema else "json_object" if json_only else "text"
+    limit = settings.get("max_output_tokens")
+    return Asked("gemini", tuple(turns), way, schema, "", limit, settings.get("seed"))
+
+
+def _write_gemini(asked: Asked, answer: Answer, number: int) -> Body:
+    finish = "content_filter" if answer.refusal else answer.finish
+    stop = {"stop": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}[finish]
+    parts = [{"text": answer.text or answer.refusal or ""}]
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": stop, "index": 0}
+    return {
+        "candidates": [candidate] if answer.choices else [],
+        "responseId": f"gemini-{number}",
+        "usageMetadata": {
+            "promptTokenCount": answer.prompt_tokens,
+            "cachedContentTokenCount": answer.cached_tokens,
+            "candidatesTokenCount": answer.completion_tokens,
+            "totalTokenCount": answer.prompt_tokens + answer.completion_tokens,
+        },
+    }
+
+
+def _refuse_gemini(refusal: Refusal) -> Body:
+    return {"error": {"code": refusal.status, "message": refusal.message, "status": "UNKNOWN"}}
+
+
+def _read_converse(body: Body) -> Asked:
+    turns = (Message("system", _text(body["system"])),) if body.get("system") else ()
+    tools = (body.get("toolConfig") or {}).get("tools") or []
+    way: Way = "tools" if tools else "text"
+    chosen: Body = tools[0]["toolSpec"] if tools else {"inputSchema": {"json": None}, "name": ""}
+    limit = (body.get("inferenceConfig") or {}).get("maxTokens")
+    schema, tool = chosen["inputSchema"]["json"], chosen["name"]
+    return Asked("converse", turns + _messages(body), way, schema, tool, limit)
+
+
+def _write_converse(asked: Asked, answer: Answer, number: int) -> Body:
+    stop = {"stop": "end_turn", "length": "max_tokens", "content_filter": "content_filtered"}
+    reason = stop["content_filter" if answer.refusal else answer.finish]
+    content: list[Body] = [] if answer.refusal else [{"text": answer.text}]
+    arguments = _object(answer.text)
+    if asked.way == "tools" and arguments is not None:
+        call = {"toolUseId": f"tooluse_{number}", "name": asked.tool, "input": arguments}
+        content = [{"toolUse": call}]
+        reason = "tool_use" if reason == "end_turn" else reason
+    return {
+        "output": {"message": {"role": "assistant", "content": content}},
+        "stopReason": reason,
+        "usage": {
+            "inputTokens": answer.prompt_tokens,
+            "outputTokens": answer.completion_tokens,
+            "totalTokens": answer.prompt_tokens + answer.completion_tokens,
+        },
+        "metrics": {"latencyMs": 1},
+    }
+
+
+def _refuse_converse(refusal: Refusal) -> Body:
+    return {"message": refusal.message}
+
+
 def _object(text: str) -> Body | None:
     """The arguments of a tool call, which two of the dialects send as an object."""
     try:
@@ -166,3 +234,5 @@ def _object(text: str) -> Body | None:
 OPENAI: Final = Dialect(_read_openai, _write_openai, _refuse_openai)
 OLLAMA: Final = Dialect(_read_ollama, _write_ollama, _refuse_ollama)
 ANTHROPIC: Final = Dialect(_read_anthropic, _write_anthropic, _refuse_anthropic)
+GEMINI: Final = Dialect(_read_gemini, _write_gemini, _refuse_gemini)
+CONVERSE: Final = Dialect(_read_converse, _write_converse, _refuse_converse)

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from tests.endpoint import judge, statuses, vectors
 from tests.endpoint.asked import Answer, Asked, tokens
 from tests.endpoint.behaviour import Behaviour
-from tests.endpoint.dialects import ANTHROPIC, OLLAMA, OPENAI, Body, Dialect
+from tests.endpoint.dialects import ANTHROPIC, CONVERSE, GEMINI, OLLAMA, OPENAI, Body, Dialect
 from tests.endpoint.fault import Fault, Refusal
 from tests.endpoint.record import Record
 
@@ -85,8 +85,8 @@ class Replies:
         return ready
 
     def _make(self, path: str, body: Body, number: int, fault: Fault | None) -> Ready:
-        if path in _CHAT:
-            return self._chat(_CHAT[path], path, body, number, fault)
+        if dialect := _dialect_of(path):
+            return self._chat(dialect, path, body, number, fault)
         if path in _EMBEDDING:
             return self._embed(path, body, fault)
         if path in _FIXED:
@@ -157,9 +157,18 @@ class Replies:
         return Ready(200, JSON, _json(whole), 0)
 
 
+def _dialect_of(path: str) -> Dialect | None:
+    """The dialect of the chats at a path; None where there are none."""
+    if path.endswith(":generateContent"):
+        return GEMINI
+    if path.startswith("/model/") and path.endswith("/converse"):
+        return CONVERSE
+    return _CHAT.get(path)
+
+
 def refuse(path: str, refusal: Refusal) -> Ready:
     """A refusal in the dialect of `path`."""
-    dialect = OLLAMA if path.startswith("/api/") else _CHAT.get(path, OPENAI)
+    dialect = OLLAMA if path.startswith("/api/") else _dialect_of(path) or OPENAI
     body = _json(dialect.refuse(refusal)) if refusal.body is None else refusal.body
     return Ready(refusal.status, {**JSON, **refusal.headers}, body)
 

@@ -39,10 +39,10 @@ class Service:
             connection.reply(200, JSON, json.dumps(self._counts(path)).encode())
             return
         noted = self._note(incoming, path)
-        if self.batches.handles(path):
-            self._handle_batch(noted, incoming, connection)
-            return
         try:
+            if self.batches.handles(path):
+                self._handle_batch(noted, incoming, connection)
+                return
             body = json.loads(incoming.body) if incoming.body else {}
             self._handle(noted, body, incoming.headers, connection)
         except Exception as error:
