@@ -243,12 +243,23 @@ class DecomposeClaims(Stage):
             # Nor do they name what claims nothing: that is what the rules say of sentences
             # that no claim was made of.
             made_of = [span for span in spans if span]
-            rows += (
-                _non_claim_row(sample_id, self.of, one)
-                for one in non_claims(text, contexts.get(sample_id, NO_CONTEXT))
-                if not any(start < one.end and one.start < end for start, end in made_of)
-            )
+            if _has_more(text, made_of):
+                rows += (
+                    _non_claim_row(sample_id, self.of, one)
+                    for one in non_claims(text, contexts.get(sample_id, NO_CONTEXT))
+                    if not any(start < one.end and one.start < end for start, end in made_of)
+                )
             yield from rows
+
+
+def _has_more(text: str, spans: Iterable[tuple[int, int]]) -> bool:
+    """Whether there is anything in a text outside `spans`, which saves reading most texts."""
+    place = 0
+    for start, end in sorted(spans):
+        if text[place:start].strip():
+            return True
+        place = max(place, end)
+    return bool(text[place:].strip())
 
 
 def _reads_context(prompt: str) -> bool:
