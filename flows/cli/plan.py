@@ -201,6 +201,7 @@ def _sharing_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
 
 def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> Iterator[str]:
     """A line on the price of the calls of judges in batches, which the other lines leave out."""
+    from claimflow.flows.judge.cloud_batches import fewest_in_batch
     from claimflow.flows.judge.litellm_settings import BATCH_PROVIDERS
     from claimflow.flows.judge.provider import BATCH_SHARE
 
@@ -216,7 +217,9 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
         for part in one.parts or (one,):
             judge = pipeline.judges.get(part.who)
             # As in the line of the whole price, a step counts if all its calls have a price.
-            if judge is None or not part.calls or part.cost is None or one.cost is None:
+            if judge is None or part.cost is None or one.cost is None:
+                continue
+            if part.calls < fewest_in_batch(judge.model):
                 continue
             known = judge.model.partition("/")[0] in BATCH_PROVIDERS
             if judge.batch or (known and judge.api_base is None):

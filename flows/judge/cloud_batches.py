@@ -68,6 +68,11 @@ def cloud_terms(provider: str, model: str) -> BatchTerms | None:
     return BatchTerms(_AMAZON_FEWEST, what if lacking else None)
 
 
+def fewest_in_batch(model: str) -> int:
+    """The fewest calls that a batch of a model takes, by its name alone."""
+    return _AMAZON_FEWEST if model.startswith("bedrock/") else 1
+
+
 class VertexBatches:
     """The batches of a project at Vertex AI, of Gemini or of Claude.
 

@@ -406,6 +406,9 @@ def test_fewer_calls_than_a_batch_takes_are_sent_at_once(
 ) -> None:
     monkeypatch.setattr("claimflow.flows.judge.cloud_batches._AMAZON_FEWEST", 100)
     judged = ByNova(tmp_path, endpoint)
+    judged.write("abc", price=PRICE, api_base=None)
+    assert main(["plan", str(judged.path)]) == 0
+    assert "--batch" not in capsys.readouterr().out
     judged.write("abc", price=PRICE)
     assert judged.command("--batch") == 0
     told = f"3 calls are sent at once, at the full price: a batch of {NOVA} has at least 100\n"
