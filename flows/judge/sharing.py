@@ -1,10 +1,12 @@
 """Steps that ask together, so that questions about the same text share a call."""
 
 import threading
+from collections import deque
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from claimflow.flows.errors import StoppedError
@@ -71,7 +73,8 @@ class StepGroup:
         self._steps = list(steps)
         self._stop = stop
         self._changed = threading.Condition()
-        self._waiting: dict[str, dict[int, _Waiting]] = {step: {} for step in steps}
+        # In a thread of a stage's own `PART` is not set, so a step may ask twice about one part.
+        self._waiting: dict[str, dict[int, deque[_Waiting]]] = {step: {} for step in steps}
         self._finished: dict[str, set[int]] = {step: set() for step in steps}
 
     def ask(
@@ -83,7 +86,7 @@ class StepGroup:
             if step not in self._steps:
                 share = None
             else:
-                self._waiting[step][PART.get()] = asked
+                self._waiting[step].setdefault(PART.get(), deque()).append(asked)
                 self._begin_complete_rounds()
                 while asked.share is None and not self._stop.is_set():
                     self._changed.wait(_POLL_SECONDS)
@@ -105,7 +108,7 @@ class StepGroup:
         with self._changed:
             if step in self._steps:
                 self._steps.remove(step)
-                for asked in self._waiting.pop(step).values():
+                for asked in chain.from_iterable(self._waiting.pop(step).values()):
                     asked.share = _Share(step, {step: asked.questions})
                 self._begin_complete_rounds()
                 self._changed.notify_all()
@@ -118,18 +121,27 @@ class StepGroup:
                 self._begin_complete_rounds()
 
     def _begin_complete_rounds(self) -> None:
-        for part in sorted({part for waiting in self._waiting.values() for part in waiting}):
-            # In the order of the steps, so that a call holds the same texts in every run.
-            asking = [step for step in self._steps if part in self._waiting[step]]
-            if any(part not in self._finished[one] for one in self._steps if one not in asking):
-                continue
-            shares: dict[Hashable, _Share] = {}
-            for step in asking:
-                asked = self._waiting[step].pop(part)
-                key = id(asked.judge), asked.form, asked.judge.since(step)
-                asked.share = shares.setdefault(key, _Share(step))
-                asked.share.questions[step] = asked.questions
+        while any(self._begin_round(part) for part in self._parts_asked()):
             self._changed.notify_all()
+
+    def _parts_asked(self) -> list[int]:
+        return sorted({part for waiting in self._waiting.values() for part in waiting})
+
+    def _begin_round(self, part: int) -> bool:
+        """Begin a round about a part, unless a step is still to ask about it."""
+        # In the order of the steps, so that a call holds the same texts in every run.
+        asking = [step for step in self._steps if part in self._waiting[step]]
+        if any(part not in self._finished[one] for one in self._steps if one not in asking):
+            return False
+        shares: dict[Hashable, _Share] = {}
+        for step in asking:
+            asked = self._waiting[step][part].popleft()
+            if not self._waiting[step][part]:
+                del self._waiting[step][part]
+            key = id(asked.judge), asked.form, asked.judge.since(step)
+            asked.share = shares.setdefault(key, _Share(step))
+            asked.share.questions[step] = asked.questions
+        return True
 
 
 class SharingJudge:

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -317,3 +318,31 @@ def test_a_part_of_the_samples_is_asked_about_while_the_one_before_is_waited_for
     third, *_ = (one for one in endpoint.requests if "station" in json.dumps(one.body))
     assert third.arrived < first.replied
     assert judged.ask("SELECT count(*) FROM latest.claims") == [(20,)]
+
+
+def test_a_stage_that_asks_in_threads_of_its_own_is_answered(
+    tmp_path: Path, endpoint: Endpoint
+) -> None:
+    """The part of the samples is not known there."""
+    group = StepGroup(["a", "b"], threading.Event())
+    answered: list[str] = []
+    with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
+
+        def work(step: str, part: int) -> None:
+            PART.set(part)
+            ask = partial(group.ask, judge, QUESTIONS[part : part + 1], FORM, step=step)
+            inner = threading.Thread(target=lambda: answered.append(f"{step}{len(ask())}"))
+            inner.start()
+            inner.join(30)
+            group.finish_part(step)
+
+        threads = [
+            threading.Thread(target=work, args=(step, part), daemon=True)
+            for step in "ab"
+            for part in (0, 1)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert sorted(answered) == ["a1", "a1", "b1", "b1"]
