@@ -9,6 +9,7 @@ import asyncio
 import random
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
@@ -97,6 +98,9 @@ class BatchQueue:
         self._read: set[str] = set()
         self._flushing = False
         self._deadline: float | None = None
+        # Writing the requests of a batch, or reading its replies, takes minutes of CPU time.
+        self._alone = asyncio.Lock()
+        self._wait_reported = False
 
     def note_submitted(self, calls: Sequence[BatchCall]) -> None:
         """Note calls that an earlier run submitted, and whose replies are not stored."""
@@ -227,9 +231,8 @@ class BatchQueue:
                 raise failure
             attempt += 1
             try:
-                made = await self._asked(
-                    self._provider.submit_batch(batch_id, requests, timeout=_TIMEOUT)
-                )
+                submitting = self._provider.submit_batch(batch_id, requests, timeout=_TIMEOUT)
+                made = await self._asked(submitting, alone=True)
             except ProviderError as error:
                 if error.kind not in _AGAIN:
                     raise
@@ -307,6 +310,7 @@ class BatchQueue:
                     provider_batch, model, api_base=api_base, timeout=_TIMEOUT
                 ),
                 until,
+                alone=True,
             )
         except ProviderError as error:
             self._fail(batch_id, await self._unreadable(batch_id, provider_batch, error))
@@ -356,7 +360,9 @@ class BatchQueue:
             await asyncio.sleep(min(pause, left))
             pause = min(1.5 * pause, _LONGEST_PAUSE)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[Result]], until: float) -> Result:
+    async def _patiently(
+        self, ask: Callable[[], Awaitable[Result]], until: float, *, alone: bool = False
+    ) -> Result:
         """The result of `ask`, asked again while the provider is throttled or unavailable.
 
         Raises `PendingError` after `until`: the calls of the batch have not failed.
@@ -364,7 +370,7 @@ class BatchQueue:
         attempt = 0
         while True:
             try:
-                return await self._asked(ask())
+                return await self._asked(ask(), alone=alone)
             except ProviderError as error:
                 if error.kind not in _AGAIN:
                     raise
@@ -373,10 +379,15 @@ class BatchQueue:
                     raise PendingError(f"{self._label}: {what}; run again to collect") from None
                 attempt += 1
                 failure = error
+            if attempt == _ATTEMPTS and not self._wait_reported:
+                self._wait_reported = True
+                what = f"its batches cannot be read at the moment ({failure.message})"
+                self._message(f"{self._label}: {what}; trying again")
             await self._pause(failure, attempt, until)
 
-    async def _asked(self, asking: Awaitable[Result]) -> Result:
-        async with provider_call(_TIMEOUT):
+    async def _asked(self, asking: Awaitable[Result], *, alone: bool = False) -> Result:
+        """The result of `asking`; with `alone` after that of the one before."""
+        async with self._alone if alone else nullcontext(), provider_call(_TIMEOUT):
             return await asking
 
     async def _unreadable(

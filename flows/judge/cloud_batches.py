@@ -8,9 +8,12 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID
@@ -24,17 +27,22 @@ from claimflow.flows.judge.batch_protocol import (
 )
 from claimflow.flows.judge.provider import BatchState, BatchTerms, ProviderError
 from claimflow.flows.judge.provider_errors import classify
-from claimflow.flows.judge.usage import is_count
+from claimflow.flows.judge.usage import is_count, whole_number
 
 _FOLDER: Final = "claimflow"
 """The folder of a bucket where the files of batches are."""
 
-_MOST_BYTES: Final = 2**28
-"""Most bytes of the replies of a batch."""
+_MOST_BYTES: Final = 2**29
+"""Most bytes of the replies of a batch, which hold its requests as well."""
+
+_MOST_PAGES: Final = 1_000
+"""Most pages of a list of files."""
+
+_ENDLESS: Final = f"the list of its files has more than {_MOST_PAGES:,} pages"
 
 _GOOGLE_BUCKETS: Final = ("GCS_BATCH_BUCKET_NAME", "GCS_BUCKET_NAME")
 _AMAZON_BUCKETS: Final = ("AWS_S3_BUCKET_NAME",)
-_AMAZON_ROLES: Final = ("AWS_BATCH_ROLE_ARN",)
+_AMAZON_ROLE: Final = "AWS_BATCH_ROLE_ARN"
 """Environment variables, of the names that litellm gives them; the first that is set counts."""
 
 _AMAZON_FEWEST: Final = 100
@@ -53,14 +61,22 @@ _MODEL: Final = re.compile(
 def cloud_terms(provider: str, model: str) -> BatchTerms | None:
     """What batches of a model of `vertex_ai` or `bedrock` need; None where it takes none."""
     if provider == "vertex_ai":
-        if not any(kind in model for kind in ("gemini", "claude")):
+        tuned = model.rpartition("/")[2].isdigit()
+        if tuned or not any(kind in model for kind in ("gemini", "claude")):
             return None
-        bucket = _first_set(_GOOGLE_BUCKETS)
+        if _lacks("google.auth"):
+            return BatchTerms(missing="pip install google-auth requests")
         what = "set GCS_BUCKET_NAME to a bucket of Google Cloud Storage for its files"
-        return BatchTerms(missing=None if bucket else what)
+        return BatchTerms(missing=None if _bucket(_GOOGLE_BUCKETS).name else what)
     if "agent" in model:
         return None
-    lacking = [names[0] for names in (_AMAZON_BUCKETS, _AMAZON_ROLES) if not _first_set(names)]
+    if _lacks("boto3"):
+        return BatchTerms(_AMAZON_FEWEST, "pip install boto3")
+    known = {
+        _AMAZON_BUCKETS[0]: _bucket(_AMAZON_BUCKETS).name,
+        _AMAZON_ROLE: os.environ.get(_AMAZON_ROLE),
+    }
+    lacking = [name for name, value in known.items() if not value]
     what = (
         f"set {' and '.join(lacking)}: a bucket of S3 for its files, and a role that may read and "
         "write them"
@@ -81,32 +97,30 @@ class VertexBatches:
 
     def __init__(self, client: Any, url: str, headers: Mapping[str, str]) -> None:
         found = _MODEL.fullmatch(url)
-        bucket = _first_set(_GOOGLE_BUCKETS)
-        if found is None or bucket is None:
-            raise ProviderError(
-                "fatal", f"{url} is no model of Vertex AI with a bucket for batches"
-            )
+        if found is None:
+            raise ProviderError("fatal", f"{url} is no model of Vertex AI")
         self._client = client
         self._headers = {"authorization": headers.get("authorization", "")}
         self._api = f"{found['address']}/v1/{found['parent']}/batchPredictionJobs"
+        self._place = found["parent"].rpartition("/")[2]
         self._model = unquote(found["model"])
-        self._bucket, _, path = bucket.removeprefix("gs://").partition("/")
-        self._folder = "/".join([*path.strip("/").split("/"), _FOLDER]).strip("/")
+        self._bucket = _bucket(_GOOGLE_BUCKETS)
         storage = os.environ.get("STORAGE_EMULATOR_HOST") or "https://storage.googleapis.com"
         self._storage = (storage if "//" in storage else f"http://{storage}").rstrip("/")
 
     async def submit(self, name: str, bodies: Mapping[str, Mapping[str, Any]]) -> str:
         """As `BatchApi.submit`."""
         lines = map(self._line, bodies, bodies.values())
-        place = f"{self._folder}/{name}"
-        await self._read(
-            "POST",
-            f"{self._storage}/upload/storage/v1/b/{quote(self._bucket, safe='')}/o"
-            f"?uploadType=media&name={quote(f'{place}/requests.jsonl', safe='')}",
-            json_lines(lines),
-            "application/jsonl",
-        )
-        folder = f"gs://{self._bucket}/{place}"
+        place = f"{self._bucket.folder}/{name}"
+        with self._bucket.errors():
+            await self._read(
+                "POST",
+                f"{self._storage}/upload/storage/v1/b/{quote(self._bucket.name, safe='')}/o"
+                f"?uploadType=media&name={quote(f'{place}/requests.jsonl', safe='')}",
+                json_lines(lines),
+                "application/jsonl",
+            )
+        folder = f"gs://{self._bucket.name}/{place}"
         job = {
             "displayName": name,
             "model": self._model,
@@ -120,7 +134,7 @@ class VertexBatches:
             },
         }
         made = await self._json("POST", self._api, json.dumps(job).encode())
-        return _last_part(made.get("name"))
+        return _job_id(self._place, made.get("name"))
 
     def _line(self, request_id: str, body: Mapping[str, Any]) -> dict[str, Any]:
         if "publishers/anthropic/" in self._model:
@@ -139,49 +153,60 @@ class VertexBatches:
         page = await self._json("GET", f"{self._api}?filter={wanted}")
         for job in page.get("batchPredictionJobs") or []:
             if job.get("displayName") == name:
-                return _last_part(job.get("name"))
+                return _job_id(self._place, job.get("name"))
         return None
 
     async def state(self, batch_id: str) -> BatchState:
         """As `BatchApi.state`."""
-        job = await self._json("GET", f"{self._api}/{batch_id}")
-        state = str(job["state"]).removeprefix("JOB_STATE_").lower()
-        counts = job.get("completionStats") or {}
+        job = await self._job(batch_id)
+        state, counts = _vertex_state(job), _object(job.get("completionStats"))
         # Google writes numbers of 64 bits as text.
         done = sum(_count(counts.get(name)) for name in ("successfulCount", "failedCount"))
-        if state in ("succeeded", "partially_succeeded"):
+        if state in _VERTEX_DONE:
             return BatchState(True, done)
         if state not in ("failed", "cancelled", "expired"):
             return BatchState(False, done)
-        why = (job.get("error") or {}).get("message")
+        error = job.get("error")
+        why = error.get("message") if isinstance(error, dict) else error
         return BatchState(True, done, f"the batch {state}" + (f": {why}" if why else ""))
 
     async def replies(self, batch_id: str) -> AsyncIterator[tuple[str, Any]]:
         """As `BatchApi.replies`."""
-        job = await self._json("GET", f"{self._api}/{batch_id}")
-        folder = (job.get("outputInfo") or {}).get("gcsOutputDirectory")
-        if not folder:
-            return
+        job = await self._job(batch_id)
         # A job that was cut off leaves the replies that it had.
-        bucket, _, prefix = str(folder).removeprefix("gs://").partition("/")
+        folder = str(_object(job.get("outputInfo")).get("gcsOutputDirectory") or "")
+        bucket, _, prefix = folder.removeprefix("gs://").partition("/")
         objects = f"{self._storage}/storage/v1/b/{quote(bucket, safe='')}/o"
-        left, after = _MOST_BYTES, ""
-        while True:
-            page = await self._json("GET", f"{objects}?prefix={quote(prefix, safe='')}/{after}")
-            for one in page.get("items") or []:
-                name = str(one["name"])
-                if not name.endswith(".jsonl"):
-                    continue
+        names = await self._names(objects, prefix.rstrip("/")) if folder else []
+        if not names and _vertex_state(job) in _VERTEX_DONE:
+            raise ProviderError("bad_request", f"there are no replies in {folder or 'any folder'}")
+        left = _MOST_BYTES
+        for name in names:
+            with _file_errors():
                 content = await self._read("GET", f"{objects}/{quote(name, safe='')}?alt=media")
-                left -= len(content)
-                _check_left(left)
-                for line in content.splitlines():
-                    found = _vertex_reply(line)
-                    if found is not None:
-                        yield found
+            left -= len(content)
+            _check_left(left)
+            for line in content.splitlines():
+                found = _vertex_reply(line)
+                if found is not None:
+                    yield found
+
+    async def _names(self, objects: str, prefix: str) -> list[str]:
+        """The names of the files of lines in a folder."""
+        names: list[str] = []
+        after = ""
+        for _ in range(_MOST_PAGES):
+            with _file_errors():
+                page = await self._json("GET", f"{objects}?prefix={quote(prefix, safe='')}/{after}")
+            names += (str(one["name"]) for one in page.get("items") or [])
             if not page.get("nextPageToken"):
-                return
+                return [name for name in names if name.endswith(".jsonl")]
             after = f"&pageToken={quote(str(page['nextPageToken']), safe='')}"
+        raise ProviderError("bad_request", _ENDLESS)
+
+    async def _job(self, batch_id: str) -> Any:
+        number = _number_of(batch_id, self._place, "VERTEXAI_LOCATION")
+        return await self._json("GET", f"{self._api}/{number}")
 
     async def _json(self, method: str, url: str, content: bytes = b"") -> Any:
         return json.loads(await self._read(method, url, content))
@@ -194,10 +219,17 @@ class VertexBatches:
         return read_body(reply)
 
 
+_VERTEX_DONE: Final = ("succeeded", "partially_succeeded")
+
+
+def _vertex_state(job: Any) -> str:
+    return str(job["state"]).removeprefix("JOB_STATE_").lower()
+
+
 def _vertex_reply(content: bytes) -> tuple[str, Any] | None:
     """The id of a request and the body of its reply, or a `ProviderError`; None for no reply."""
     try:
-        line = json.loads(content)
+        line = json.loads(content, parse_int=whole_number)
         request_id = line.get("custom_id") or line["request"]["labels"][_LABEL]
         response = line.get("response")
         if isinstance(response, dict) and response and "error" not in response:
@@ -240,7 +272,7 @@ def _google_error(status: Any) -> LineError:
 class BedrockCall(NamedTuple):
     """What a single call to a model of Bedrock says of it."""
 
-    region: str | None
+    region: str
     model: str
     kind: str
     """The format of bodies: Converse or InvokeModel."""
@@ -249,10 +281,12 @@ class BedrockCall(NamedTuple):
 def read_bedrock_url(url: str) -> BedrockCall:
     """What the address of a single call says."""
     parts = urlsplit(url)
-    region = re.search(r"\.([a-z]{2,}(?:-[a-z]+)+-\d)\.", parts.hostname or "")
+    found = re.search(r"\.([a-z]{2,}(?:-[a-z]+)+-\d)\.", parts.hostname or "")
+    region = found[1] if found else os.environ.get("AWS_REGION_NAME", "")
     model, _, action = parts.path.removeprefix("/model/").rpartition("/")
-    kind = "Converse" if action == "converse" else "InvokeModel"
-    return BedrockCall(region and region[1], unquote(model), kind)
+    return BedrockCall(
+        region, unquote(model), "Converse" if action == "converse" else "InvokeModel"
+    )
 
 
 class BedrockBatches:
@@ -263,13 +297,8 @@ class BedrockBatches:
     """
 
     def __init__(self, call: BedrockCall, timeout: float) -> None:
-        bucket, role = _first_set(_AMAZON_BUCKETS), _first_set(_AMAZON_ROLES)
-        if bucket is None or role is None:
-            raise ProviderError("fatal", "no bucket or no role is set for the files of batches")
         self._call = call
-        self._role = role
-        self._bucket, _, path = bucket.removeprefix("s3://").partition("/")
-        self._folder = "/".join([*path.strip("/").split("/"), _FOLDER]).strip("/")
+        self._bucket = _bucket(_AMAZON_BUCKETS)
         self._timeout = timeout
         self._clients: dict[str, Any] = {}
 
@@ -277,22 +306,24 @@ class BedrockBatches:
         """As `BatchApi.submit`."""
         # The ids of records are letters and digits.
         lines = ({"recordId": UUID(one).hex, "modelInput": body} for one, body in bodies.items())
-        key = f"{self._folder}/{name}/requests.jsonl"
-        await self._ask("s3", "put_object", Bucket=self._bucket, Key=key, Body=json_lines(lines))
-        folder = f"s3://{self._bucket}/{self._folder}/{name}"
+        bucket, place = self._bucket.name, f"{self._bucket.folder}/{name}"
+        file = {"Bucket": bucket, "Key": f"{place}/requests.jsonl", "Body": json_lines(lines)}
+        with self._bucket.errors():
+            await self._ask("s3", "put_object", **file)
+        folder = f"s3://{bucket}/{place}"
         made = await self._ask(
             "bedrock",
             "create_model_invocation_job",
             jobName=f"{_FOLDER}-{name}",
             # With this token a submission that is sent twice makes one job.
             clientRequestToken=name,
-            roleArn=self._role,
+            roleArn=os.environ.get(_AMAZON_ROLE, ""),
             modelId=self._call.model,
             modelInvocationType=self._call.kind,
             inputDataConfig={"s3InputDataConfig": {"s3Uri": f"{folder}/requests.jsonl"}},
             outputDataConfig={"s3OutputDataConfig": {"s3Uri": f"{folder}/replies/"}},
         )
-        return _last_part(made.get("jobArn"))
+        return _job_id(self._call.region, made.get("jobArn"))
 
     async def find(
         self,
@@ -305,7 +336,7 @@ class BedrockBatches:
         page = await self._ask("bedrock", "list_model_invocation_jobs", nameContains=wanted)
         for job in page.get("invocationJobSummaries") or []:
             if job.get("jobName") == wanted:
-                return _last_part(job.get("jobArn"))
+                return _job_id(self._call.region, job.get("jobArn"))
         return None
 
     async def state(self, batch_id: str) -> BatchState:
@@ -323,45 +354,55 @@ class BedrockBatches:
     async def replies(self, batch_id: str) -> AsyncIterator[tuple[str, Any]]:
         """As `BatchApi.replies`."""
         job = await self._job(batch_id)
-        place = job["outputDataConfig"]["s3OutputDataConfig"]["s3Uri"]
-        bucket, _, prefix = str(place).removeprefix("s3://").partition("/")
+        folder = str(job["outputDataConfig"]["s3OutputDataConfig"]["s3Uri"])
+        bucket, _, prefix = folder.removeprefix("s3://").partition("/")
+        number = batch_id.rpartition(":")[2]
+        keys = await self._keys(bucket, f"{prefix.rstrip('/')}/{number}/")
+        if not keys and job["status"] in ("Completed", "PartiallyCompleted"):
+            raise ProviderError("bad_request", f"there are no replies in {folder}")
         left = _MOST_BYTES
+        for key in keys:
+            with _file_errors():
+                found = await self._ask("s3", "get_object", Bucket=bucket, Key=key)
+            content = await _in_thread(partial(found["Body"].read, left + 1))
+            left -= len(content)
+            _check_left(left)
+            for line in content.splitlines():
+                reply = _bedrock_reply(line)
+                if reply is not None:
+                    yield reply
+
+    async def _keys(self, bucket: str, prefix: str) -> list[str]:
+        """The keys of the files of lines in a folder."""
+        keys: list[str] = []
         more: dict[str, str] = {}
-        while True:
-            listed = await self._ask(
-                "s3", "list_objects_v2", Bucket=bucket, Prefix=f"{prefix}{batch_id}/", **more
-            )
-            for one in listed.get("Contents") or []:
-                if not one["Key"].endswith(".jsonl.out"):
-                    continue
-                left -= one["Size"]
-                _check_left(left)
-                found = await self._ask("s3", "get_object", Bucket=bucket, Key=one["Key"])
-                content = await asyncio.to_thread(found["Body"].read, one["Size"])
-                for line in content.splitlines():
-                    reply = _bedrock_reply(line)
-                    if reply is not None:
-                        yield reply
+        for _ in range(_MOST_PAGES):
+            place = {"Bucket": bucket, "Prefix": prefix, **more}
+            with _file_errors():
+                listed = await self._ask("s3", "list_objects_v2", **place)
+            keys += (one["Key"] for one in listed.get("Contents") or [])
             if not listed.get("IsTruncated"):
-                return
+                return [key for key in keys if key.endswith(".jsonl.out")]
             more = {"ContinuationToken": listed["NextContinuationToken"]}
+        raise ProviderError("bad_request", _ENDLESS)
 
     async def _job(self, batch_id: str) -> Any:
-        return await self._ask("bedrock", "get_model_invocation_job", jobIdentifier=batch_id)
+        number = _number_of(batch_id, self._call.region, "AWS_REGION_NAME")
+        return await self._ask("bedrock", "get_model_invocation_job", jobIdentifier=number)
 
     async def _ask(self, service: str, function: str, **parameters: Any) -> Any:
         """The reply of a service of Amazon. Raises `LineError` and `ProviderError`."""
         from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
         try:
-            return await asyncio.to_thread(
-                lambda: getattr(self._client(service), function)(**parameters)
-            )
+            return await _in_thread(lambda: getattr(self._client(service), function)(**parameters))
         except ClientError as error:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
             said = error.response.get("Error", {})
             if said.get("Code") in ("ThrottlingException", "SlowDown", "Throttling"):
                 status = 429
+            if 300 <= status < 400:
+                status = 400  # The bucket is in another region.
             # A reply that boto3 cannot read has an empty message.
             what = {"message": said.get("Message") or said.get("Code")}
             failure: Exception = LineError(status, what)
@@ -379,17 +420,42 @@ class BedrockBatches:
 
             once = {"total_max_attempts": 1}
             config = Config(connect_timeout=self._timeout, read_timeout=self._timeout, retries=once)
-            region = self._call.region or os.environ.get("AWS_REGION_NAME")
             # A session of its own: the default one is shared by the threads of this process.
-            made = Session(region_name=region).client(service, config=config)
-            self._clients[service] = made
+            session = Session(region_name=self._call.region or None)
+            self._clients[service] = session.client(service, config=config)
         return self._clients[service]
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """The result of `work`, which blocks; a run that is to stop does not wait for it."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[Any] = loop.create_future()
+
+    def end(value: Any, error: Exception | None) -> None:
+        if result.cancelled():
+            return
+        if error is None:
+            result.set_result(value)
+        else:
+            result.set_exception(error)
+
+    def run() -> None:
+        value, failure = None, None
+        try:
+            value = work()
+        except Exception as error:
+            failure = error
+        with suppress(RuntimeError):  # The loop may be closed.
+            loop.call_soon_threadsafe(end, value, failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await result
 
 
 def _bedrock_reply(content: bytes) -> tuple[str, Any] | None:
     """As `_vertex_reply`."""
     try:
-        line = json.loads(content)
+        line = json.loads(content, parse_int=whole_number)
         request_id = str(UUID(hex=line["recordId"]))
         error = line.get("error")
         if error is None:
@@ -403,13 +469,74 @@ def _bedrock_reply(content: bytes) -> tuple[str, Any] | None:
         return None
 
 
-def _first_set(names: Collection[str]) -> str | None:
-    return next((value for name in names if (value := os.environ.get(name))), None)
+class _Bucket(NamedTuple):
+    """A bucket, the folder in it where the files of batches are, and the variable that says so."""
+
+    variable: str
+    name: str
+    folder: str
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Name the variable where the bucket cannot be written."""
+        try:
+            yield
+        except LineError as error:
+            if error.status_code not in (400, 401, 403, 404):
+                raise
+            status = f"{error.status_code}: {error}"
+            what = f"{self.variable}: {self.name} cannot be written: {status}"
+            raise ProviderError("fatal", what) from None
 
 
-def _last_part(name: Any) -> str:
-    """The last part of the name of a job, which is enough to ask for it."""
-    return checked_id(name.rpartition("/")[2] if isinstance(name, str) else name)
+def _bucket(variables: Collection[str]) -> _Bucket:
+    """The bucket by the first of these variables that is set; an empty name for none."""
+    variable = next((one for one in variables if os.environ.get(one)), "")
+    value = os.environ[variable] if variable else ""
+    name, _, path = re.sub(r"^(gs|s3)://", "", value).partition("/")
+    folder = "/".join([*path.strip("/").split("/"), _FOLDER]).strip("/")
+    return _Bucket(variable, name, folder)
+
+
+def _lacks(package: str) -> bool:
+    try:
+        return find_spec(package) is None
+    except ModuleNotFoundError:
+        return True
+
+
+@contextmanager
+def _file_errors() -> Iterator[None]:
+    """Tell files that are not there from a job that is not."""
+    try:
+        yield
+    except LineError as error:
+        if error.status_code != 404:
+            raise
+        raise ProviderError("bad_request", f"a file of its replies is gone: {error}") from None
+
+
+def _job_id(place: str, name: Any) -> str:
+    """The id of a job: where it is, and the last part of its name, which is enough to ask for it.
+
+    A job is not found from another region.
+    """
+    number = checked_id(name.rpartition("/")[2] if isinstance(name, str) else name)
+    return checked_id(f"{place}:{number}")
+
+
+def _number_of(batch_id: str, place: str, variable: str) -> str:
+    """What to ask for a job by. Raises `ProviderError` where it is in another place."""
+    where, _, number = batch_id.rpartition(":")
+    if where != place:
+        what = f"it is in {where or 'no region'}, not in {place or 'no region'}: set {variable}"
+        raise ProviderError("fatal", what)
+    return number
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """A value that serves messages, or an empty object where it is none."""
+    return value if isinstance(value, dict) else {}
 
 
 def _count(value: Any) -> int:

@@ -98,7 +98,7 @@ _KEEPS_CLIENT: Final[Mapping[tuple[str, str], tuple[str, dict[str, Any]]]] = {
 name and the parameters of that client. It takes no other. In later releases the time limit of
 Gemini's is that of the call."""
 
-_MAX_FILE_BYTES: Final = 2**28
+_MAX_FILE_BYTES: Final = 2**29
 """Most bytes of the replies of a batch."""
 
 _MAX_TEXT_BYTES: Final = 2**24
@@ -117,6 +117,9 @@ _NOT_SENT: Final = frozenset(
 
 _NOT_IN_A_FILE: Final = _NOT_SENT - {"allowed_openai_params", "extra_body"}
 """Those that say how a request is sent, which a file of requests cannot."""
+
+_BY_RECORDER: Final = frozenset({"anthropic", "vertex_ai", "bedrock"})
+"""Providers whose batches hold requests and replies as litellm writes and reads single ones."""
 
 _OF_ONE: Final = frozenset({"accept-encoding", "connection", "content-length", "host"})
 """Headers of a single request, which those about batches have of their own."""
@@ -165,20 +168,32 @@ class LitellmProvider(JudgeProvider):
     ) -> str:
         """As `JudgeProvider.submit_batch`."""
         for request in requests.values():
-            unsent = sorted(request.parameters.keys() & _NOT_IN_A_FILE)
+            # Where an account is, the environment says: a later run has to find the batch.
+            unsent = sorted(
+                one
+                for one in request.parameters
+                if one in _NOT_IN_A_FILE or one.startswith(("aws_", "vertex_"))
+            )
             if unsent:
                 what = f"{unsent[0]} cannot be sent with the calls of a batch"
                 raise ProviderError("fatal", what)
         first = next(iter(requests.values()))
+        try:
+            bodies = {one: await self._body(request) for one, request in requests.items()}
+        except ProviderError as error:
+            # Nothing was sent: of a package or an account that lacks.
+            what = f"no request can be written: {error.message}"
+            raise ProviderError("fatal", what) from None
         async with self._batches(first, timeout) as batches:
-            if isinstance(batches, OpenaiBatches):
-                bodies = {one: _openai_body(request) for one, request in requests.items()}
-            else:
-                bodies = {
-                    one: json.loads((await self._written(request)).content)
-                    for one, request in requests.items()
-                }
             return await batches.submit(name, bodies)
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        """The body of a request, as a batch holds it."""
+        if _provider_of(request.model, request.api_base) not in _BY_RECORDER:
+            with _quiet():
+                return _openai_body(request)
+        body: dict[str, Any] = json.loads((await self._written(request)).content)
+        return body
 
     async def find_batch(
         self,
@@ -205,22 +220,23 @@ class LitellmProvider(JudgeProvider):
         self, batch: str, model: str, *, api_base: str | None, timeout: float
     ) -> dict[str, ChatReply | ProviderError]:
         """As `JudgeProvider.batch_replies`."""
-        found: dict[str, ChatReply | ProviderError] = {}
         hello = Request(model, _HELLO, {}, api_base)
         async with self._batches(hello, timeout) as batches:
-            async for request_id, body in batches.replies(batch):
-                try:
-                    if isinstance(body, ProviderError):
-                        found.setdefault(request_id, body)
-                        continue
-                    checked = checked_reply(body)
-                    by_openai = isinstance(batches, OpenaiBatches)
-                    read = _from_openai(checked) if by_openai else await self._read(hello, checked)
-                    found[request_id] = _chat_reply(read)
-                except ProviderError as error:
-                    found.setdefault(request_id, error)
-                except Exception as error:
-                    found.setdefault(request_id, classify(error))
+            bodies = [one async for one in batches.replies(batch)]
+        found: dict[str, ChatReply | ProviderError] = {}
+        by_recorder = _provider_of(model, api_base) in _BY_RECORDER
+        for request_id, body in bodies:
+            try:
+                if isinstance(body, ProviderError):
+                    found.setdefault(request_id, body)
+                    continue
+                checked = checked_reply(body)
+                read = await self._read(hello, checked) if by_recorder else _from_openai(checked)
+                found[request_id] = _chat_reply(read)
+            except ProviderError as error:
+                found.setdefault(request_id, error)
+            except Exception as error:
+                found.setdefault(request_id, classify(error))
         return found
 
     @asynccontextmanager
@@ -243,7 +259,7 @@ class LitellmProvider(JudgeProvider):
 
     async def _batches_of(self, request: Request, timeout: float) -> BatchApi:
         provider = _provider_of(request.model, request.api_base)
-        if provider not in ("anthropic", "vertex_ai", "bedrock"):
+        if provider not in _BY_RECORDER:
             return OpenaiBatches(self._client_of_batches(request))
         single = await self._written(request)
         url = str(single.url)

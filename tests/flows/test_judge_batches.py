@@ -1,8 +1,10 @@
 """Batches: half the price, one submission of each call whatever happens, failures as rows."""
 
+import asyncio
 import json
 import random
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, PendingError
+from claimflow.flows.judge.cloud_batches import BedrockBatches, BedrockCall
 from claimflow.flows.runner.prepare import SHARD
 from claimflow.flows.store.pruning import Retention, prune
 from tests.endpoint import faults
@@ -727,3 +730,116 @@ def test_all_parts_of_the_samples_wait_at_the_same_time(judged: Judged, endpoint
     assert sum(sizes(endpoint)) == len(samples)
     rows = judged.ask("SELECT verdict, count(*) FROM verdicts GROUP BY ALL ORDER BY ALL")
     assert rows == [("entailed", len(samples)), ("neutral", len(samples))]
+
+
+def test_where_an_account_is_cannot_be_a_parameter(
+    tmp_path: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str], clouds: None
+) -> None:
+    """A later run would look for the batch elsewhere, and submit it again."""
+    judged = ByGemini(tmp_path, endpoint)
+    judged.write("a", batch=True, extra={"vertex_location": "europe-west1"})
+    assert judged.command() == 6
+    assert "vertex_location cannot be sent with the calls of a batch" in capsys.readouterr().err
+    assert sizes(endpoint) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "variable", "told"),
+    [
+        (ByGemini, "VERTEXAI_LOCATION", "it is in us-central1, not in eu-west-1: set VERTEXAI"),
+        (ByNova, "AWS_REGION_NAME", "it is in us-east-1, not in eu-west-1: set AWS_REGION_NAME"),
+    ],
+)
+def test_a_batch_in_another_region_stays_open(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    clouds: None,
+    made: type[Judged],
+    variable: str,
+    told: str,
+) -> None:
+    judged = made(tmp_path, endpoint)
+    judged.write("ab", batch=True)
+    pending(judged, endpoint)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv(variable, "eu-west-1")
+        assert judged.command() == 6
+    assert told in capsys.readouterr().err
+    judged.run()
+    assert sizes(endpoint) == [2]
+    assert judged.verdicts() == dict.fromkeys("ab", LABELS)
+
+
+MORE: dict[str, Any] = {"items": [], "nextPageToken": "1"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        ((404, {"error": {"code": 404, "message": "no such bucket"}}), "no such bucket"),
+        ((403, {"error": {"code": 403, "message": "not yours"}}), "403: not yours"),
+        ((200, {}), "there are no replies in gs://claims-bucket/claimflow/"),
+        ((200, MORE), "the list of its files has more than 1,000 pages"),
+    ],
+)
+def test_a_batch_whose_files_cannot_be_read_stays_open(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    capsys: pytest.CaptureFixture[str],
+    clouds: None,
+    listed: tuple[int, Any],
+    told: str,
+) -> None:
+    judged = ByGemini(tmp_path, endpoint)
+    judged.write("ab", batch=True)
+    endpoint.behaviour.batches.instead = lambda _, path: (
+        listed if path.startswith("/storage/v1/") else None
+    )
+    assert judged.command() == 6
+    printed = capsys.readouterr().err
+    assert "batch_1 cannot be read: " in printed
+    assert told in printed
+    endpoint.behaviour.batches.instead = lambda *_: None
+    judged.run()
+    assert sizes(endpoint) == [2]
+    assert judged.verdicts() == dict.fromkeys("ab", LABELS)
+
+
+def test_an_account_that_gives_no_token_ends_the_run(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    clouds: None,
+) -> None:
+    """Nothing is looked for at the provider: nothing can have been sent."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    # litellm keeps the account of a project for the whole process.
+    monkeypatch.setenv("VERTEXAI_PROJECT", "no-account")
+    judged = ByGemini(tmp_path, endpoint)
+    judged.write("a", batch=True)
+    assert judged.command() == 6
+    printed = capsys.readouterr().err
+    assert "the batch was not accepted: no request can be written: " in printed
+    assert "none.json" in printed
+    assert sizes(endpoint) == []
+
+
+def test_a_run_that_waits_for_a_silent_service_can_be_stopped(
+    tmp_path: Path, clouds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """boto3 blocks the thread that it is called in."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        batches = BedrockBatches(BedrockCall("us-east-1", "amazon.nova-lite-v1:0", "Converse"), 600)
+
+        async def wait() -> None:
+            async with asyncio.timeout(1):
+                await batches.state("us-east-1:batch")
+
+        with pytest.raises(TimeoutError):
+            asyncio.run(wait())
