@@ -88,7 +88,8 @@ class Stage(BaseModel):
     - `version`: raised when the same settings start to give other rows, so that stored tables
       are made again.
     - `per_sample`: the rows of a sample depend on that sample alone, so that the engine may run
-      the stage on parts of the samples. Without it `run` gets all samples at once.
+      the stage on parts of the samples: in several threads, where it asks a tool at an endpoint.
+      Without it `run` gets all samples at once.
     - `by_row`: the stage works through the samples one by one in Python, and its rows come in
       the order of the samples. The engine then divides the work between processes, and reuses
       the rows of unchanged samples, unless the stage asks another tool than the parser.
