@@ -201,7 +201,6 @@ def _sharing_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
 
 def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> Iterator[str]:
     """A line on the price of the calls of judges in batches, which the other lines leave out."""
-    from claimflow.flows.judge.cloud_batches import fewest_in_batch
     from claimflow.flows.judge.litellm_settings import BATCH_PROVIDERS
     from claimflow.flows.judge.provider import BATCH_SHARE
 
@@ -213,13 +212,16 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
         calls = format_count(submitted, "call")
         are = "is" if submitted == 1 else "are"
         yield f"{calls} more {are} in batches that have not ended, which a run waits for"
+    few = _too_few_for_a_batch(pipeline, estimates)
+    for who, fewest in few.items():
+        yield f"a batch of {who} has at least {fewest} calls: --batch sends fewer at once"
     for one in estimates.values():
         for part in one.parts or (one,):
             judge = pipeline.judges.get(part.who)
             # As in the line of the whole price, a step counts if all its calls have a price.
-            if judge is None or part.cost is None or one.cost is None:
+            if judge is None or not part.calls or part.cost is None or one.cost is None:
                 continue
-            if part.calls < fewest_in_batch(judge.model):
+            if part.who in few:
                 continue
             known = judge.model.partition("/")[0] in BATCH_PROVIDERS
             if judge.batch or (known and judge.api_base is None):
@@ -229,6 +231,21 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
         yield f"in batches, as the pipeline says: {cost}, each batch within a day"
     if costs.get(False):
         yield f"with --batch: {_format_usd(costs[False])} USD{further}, each batch within a day"
+
+
+def _too_few_for_a_batch(
+    pipeline: "Pipeline", estimates: "Mapping[str, Estimate]"
+) -> dict[str, int]:
+    """The judges with fewer calls than a batch of theirs has at least, and that number."""
+    from claimflow.flows.judge.cloud_batches import fewest_in_batch
+
+    calls: dict[str, int] = {}
+    for one in estimates.values():
+        for part in one.parts or (one,):
+            if part.calls and part.who in pipeline.judges:
+                calls[part.who] = calls.get(part.who, 0) + part.calls
+    fewest = {who: fewest_in_batch(pipeline.judges[who].model) for who in calls}
+    return {who: least for who, least in fewest.items() if calls[who] < least}
 
 
 def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:

@@ -381,7 +381,7 @@ class BatchQueue:
                 failure = error
             if attempt == _ATTEMPTS and not self._wait_reported:
                 self._wait_reported = True
-                what = f"its batches cannot be read at the moment ({failure.message})"
+                what = f"its batches cannot be reached at the moment ({failure.message})"
                 self._message(f"{self._label}: {what}; trying again")
             await self._pause(failure, attempt, until)
 

@@ -72,16 +72,12 @@ def cloud_terms(provider: str, model: str) -> BatchTerms | None:
         return None
     if _lacks("boto3"):
         return BatchTerms(_AMAZON_FEWEST, "pip install boto3")
-    known = {
-        _AMAZON_BUCKETS[0]: _bucket(_AMAZON_BUCKETS).name,
-        _AMAZON_ROLE: os.environ.get(_AMAZON_ROLE),
-    }
-    lacking = [name for name, value in known.items() if not value]
-    what = (
-        f"set {' and '.join(lacking)}: a bucket of S3 for its files, and a role that may read and "
-        "write them"
-    )
-    return BatchTerms(_AMAZON_FEWEST, what if lacking else None)
+    lacking = []
+    if not _bucket(_AMAZON_BUCKETS).name:
+        lacking.append(f"{_AMAZON_BUCKETS[0]} to a bucket of S3 for its files")
+    if not os.environ.get(_AMAZON_ROLE, "").startswith("arn:"):
+        lacking.append(f"{_AMAZON_ROLE} to the ARN of a role that reads and writes the bucket")
+    return BatchTerms(_AMAZON_FEWEST, f"set {' and '.join(lacking)}" if lacking else None)
 
 
 def fewest_in_batch(model: str) -> int:

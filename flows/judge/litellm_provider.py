@@ -153,30 +153,28 @@ class LitellmProvider(JudgeProvider):
         reply = await self._send("aembedding", request, timeout=timeout, hide=texts)
         return _vectors(reply, len(texts)), _usage(reply)
 
-    def batch_terms(self, model: str, api_base: str | None) -> BatchTerms | None:
+    def batch_terms(
+        self, model: str, api_base: str | None, parameters: Mapping[str, Any]
+    ) -> BatchTerms | None:
         """As `JudgeProvider.batch_terms`, for `BATCH_PROVIDERS`."""
         provider = _provider_of(model, api_base)
         name = model.partition("/")[2]
-        if proxied(_litellm()) or _mode(name) != "chat":
+        if proxied(_litellm()) or _mode(name) != "chat" or provider not in BATCH_PROVIDERS:
             return None
+        if unsent := sorted(parameters.keys() & _NOT_IN_A_FILE):
+            return BatchTerms(missing=f"remove {unsent[0]}: a batch cannot hold it")
+        # Where an account is, the environment says: a later run has to find the batch.
+        if places := sorted(one for one in parameters if one.startswith(("aws_", "vertex_"))):
+            variable = places[0].upper().replace("VERTEX_", "VERTEXAI_")
+            return BatchTerms(missing=f"set {variable} in the environment instead of {places[0]}")
         if provider in ("vertex_ai", "bedrock"):
             return cloud_terms(provider, name)
-        return BatchTerms() if provider in BATCH_PROVIDERS else None
+        return BatchTerms()
 
     async def submit_batch(
         self, name: str, requests: Mapping[str, Request], *, timeout: float
     ) -> str:
         """As `JudgeProvider.submit_batch`."""
-        for request in requests.values():
-            # Where an account is, the environment says: a later run has to find the batch.
-            unsent = sorted(
-                one
-                for one in request.parameters
-                if one in _NOT_IN_A_FILE or one.startswith(("aws_", "vertex_"))
-            )
-            if unsent:
-                what = f"{unsent[0]} cannot be sent with the calls of a batch"
-                raise ProviderError("fatal", what)
         first = next(iter(requests.values()))
         try:
             bodies = {one: await self._body(request) for one, request in requests.items()}

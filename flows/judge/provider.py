@@ -165,8 +165,10 @@ class JudgeProvider(ABC):
         """
         raise ProviderError("fatal", "this provider has no embeddings")
 
-    def batch_terms(self, model: str, api_base: str | None) -> BatchTerms | None:
-        """What batches of a model need; None where it takes none.
+    def batch_terms(
+        self, model: str, api_base: str | None, parameters: Mapping[str, Any]
+    ) -> BatchTerms | None:
+        """What batches of a model need, with the `parameters` of its requests; None: it takes none.
 
         Where it takes some, the four methods below can be called.
         """

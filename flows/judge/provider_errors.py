@@ -415,7 +415,7 @@ def missing_of(endpoint: Endpoint, provider: JudgeProvider) -> str | None:
 def batch_terms_of(endpoint: Endpoint, provider: JudgeProvider) -> BatchTerms | None:
     """As `JudgeProvider.batch_terms`, for any provider. Raises `InputError`, and nothing else."""
     with provider_answer(endpoint.provider, "batch_terms"):
-        terms = provider.batch_terms(endpoint.model, endpoint.api_base)
+        terms = provider.batch_terms(endpoint.model, endpoint.api_base, endpoint.parameters())
         if terms is None:
             return None
         if not isinstance(terms, BatchTerms) or not is_count(terms.fewest):

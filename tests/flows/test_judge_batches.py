@@ -381,8 +381,8 @@ def test_headers_that_a_file_cannot_hold_end_the_run(
     judged: Judged, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judged.write("a", batch=True, extra={"extra_headers": {"X-Team": "blue"}})
-    assert judged.command() == 6
-    assert "extra_headers cannot be sent with the calls of a batch" in capsys.readouterr().err
+    assert judged.command() == 2
+    assert "in batches; remove extra_headers: a batch cannot hold it" in capsys.readouterr().err
     assert sizes(endpoint) == []
 
 
@@ -411,7 +411,8 @@ def test_fewer_calls_than_a_batch_takes_are_sent_at_once(
     judged = ByNova(tmp_path, endpoint)
     judged.write("abc", price=PRICE, api_base=None)
     assert main(["plan", str(judged.path)]) == 0
-    assert "--batch" not in capsys.readouterr().out
+    told = "a batch of judge has at least 100 calls: --batch sends fewer at once"
+    assert told in capsys.readouterr().out
     judged.write("abc", price=PRICE)
     assert judged.command("--batch") == 0
     told = f"3 calls are sent at once, at the full price: a batch of {NOVA} has at least 100\n"
@@ -425,7 +426,7 @@ def test_fewer_calls_than_a_batch_takes_are_sent_at_once(
     ("made", "variable", "hint"),
     [
         (ByGemini, "GCS_BUCKET_NAME", "set GCS_BUCKET_NAME to a bucket of Google Cloud Storage"),
-        (ByNova, "AWS_BATCH_ROLE_ARN", "set AWS_BATCH_ROLE_ARN: a bucket of S3 for its files, and"),
+        (ByNova, "AWS_BATCH_ROLE_ARN", "set AWS_BATCH_ROLE_ARN to the ARN of a role that reads"),
     ],
 )
 def test_what_batches_of_a_cloud_lack_is_said_before_the_run(
@@ -738,8 +739,9 @@ def test_where_an_account_is_cannot_be_a_parameter(
     """A later run would look for the batch elsewhere, and submit it again."""
     judged = ByGemini(tmp_path, endpoint)
     judged.write("a", batch=True, extra={"vertex_location": "europe-west1"})
-    assert judged.command() == 6
-    assert "vertex_location cannot be sent with the calls of a batch" in capsys.readouterr().err
+    assert judged.command() == 2
+    told = "set VERTEXAI_LOCATION in the environment instead of vertex_location"
+    assert f"cannot be asked in batches; {told}" in capsys.readouterr().err
     assert sizes(endpoint) == []
 
 
