@@ -1,6 +1,7 @@
 """`claimflow plan`, `doctor` and `prompt`: cost, judges and prompts checked before a run."""
 
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -239,13 +240,16 @@ def _too_few_for_a_batch(
     """The judges with fewer calls than a batch of theirs has at least, and that number."""
     from claimflow.flows.judge.cloud_batches import fewest_in_batch
 
-    calls: dict[str, int] = {}
-    for one in estimates.values():
-        for part in one.parts or (one,):
-            if part.calls and part.who in pipeline.judges:
-                calls[part.who] = calls.get(part.who, 0) + part.calls
-    fewest = {who: fewest_in_batch(pipeline.judges[who].model) for who in calls}
-    return {who: least for who, least in fewest.items() if calls[who] < least}
+    calls: Counter[str] = Counter()
+    for part in _by_endpoint(estimates):
+        calls[part.who] += part.calls
+    fewest = {who: fewest_in_batch(judge.model) for who, judge in pipeline.judges.items()}
+    return {who: least for who, least in fewest.items() if 0 < calls[who] < least}
+
+
+def _by_endpoint(estimates: "Mapping[str, Estimate]") -> "list[Estimate]":
+    """The estimates of the steps, those of several endpoints in their parts."""
+    return [part for one in estimates.values() for part in one.parts or (one,)]
 
 
 def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
@@ -269,7 +273,7 @@ def _address_lines(
     from claimflow.flows.judge.call_statistics import only_asked_elsewhere
     from claimflow.flows.judge.provider import endpoint_identity
 
-    single = [part for one in estimates.values() for part in one.parts or (one,)]
+    single = _by_endpoint(estimates)
     for who in sorted({one.who for one in single if one.calls and one.who}):
         model = pipeline.endpoints[who].model
         api_base = endpoint_identity(pipeline.endpoints[who])["api_base"]
@@ -283,7 +287,7 @@ def budget_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
     from claimflow.flows.judge.provider import BATCH_SHARE
     from claimflow.flows.pipeline.model_settings import Judge
 
-    single = [part for one in estimates.values() for part in one.parts or (one,)]
+    single = _by_endpoint(estimates)
     for who, endpoint in pipeline.endpoints.items():
         of_endpoint = [one for one in single if one.who == who]
         calls = sum(one.calls for one in of_endpoint)

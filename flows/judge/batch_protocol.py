@@ -19,6 +19,9 @@ _ADDRESS: Final = "/v1/chat/completions"
 _NAME: Final = "claimflow"
 """The key of a batch's metadata that holds our name of it."""
 
+MOST_BYTES: Final = 2**29
+"""Most bytes of the replies of a batch, which hold its requests as well at some providers."""
+
 _MOST_LISTED: Final = 2_000
 """Batches of an account that are searched for one, the newest first."""
 

@@ -9,7 +9,15 @@ import json
 import os
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -20,6 +28,7 @@ from uuid import UUID
 
 from claimflow.flows.judge.batch_protocol import (
     EXPIRED,
+    MOST_BYTES,
     LineError,
     checked_id,
     json_lines,
@@ -31,9 +40,6 @@ from claimflow.flows.judge.usage import is_count, whole_number
 
 _FOLDER: Final = "claimflow"
 """The folder of a bucket where the files of batches are."""
-
-_MOST_BYTES: Final = 2**29
-"""Most bytes of the replies of a batch, which hold its requests as well."""
 
 _MOST_PAGES: Final = 1_000
 """Most pages of a list of files."""
@@ -176,16 +182,11 @@ class VertexBatches:
         names = await self._names(objects, prefix.rstrip("/")) if folder else []
         if not names and _vertex_state(job) in _VERTEX_DONE:
             raise ProviderError("bad_request", f"there are no replies in {folder or 'any folder'}")
-        left = _MOST_BYTES
-        for name in names:
-            with _file_errors():
-                content = await self._read("GET", f"{objects}/{quote(name, safe='')}?alt=media")
-            left -= len(content)
-            _check_left(left)
-            for line in content.splitlines():
-                found = _vertex_reply(line)
-                if found is not None:
-                    yield found
+        urls = [f"{objects}/{quote(name, safe='')}?alt=media" for name in names]
+        async for line in _lines_of(urls, lambda url: self._read("GET", url)):
+            found = _vertex_reply(line)
+            if found is not None:
+                yield found
 
     async def _names(self, objects: str, prefix: str) -> list[str]:
         """The names of the files of lines in a folder."""
@@ -356,17 +357,16 @@ class BedrockBatches:
         keys = await self._keys(bucket, f"{prefix.rstrip('/')}/{number}/")
         if not keys and job["status"] in ("Completed", "PartiallyCompleted"):
             raise ProviderError("bad_request", f"there are no replies in {folder}")
-        left = _MOST_BYTES
-        for key in keys:
-            with _file_errors():
-                found = await self._ask("s3", "get_object", Bucket=bucket, Key=key)
-            content = await _in_thread(partial(found["Body"].read, left + 1))
-            left -= len(content)
-            _check_left(left)
-            for line in content.splitlines():
-                reply = _bedrock_reply(line)
-                if reply is not None:
-                    yield reply
+
+        async def read(key: str) -> bytes:
+            file = await self._ask("s3", "get_object", Bucket=bucket, Key=key)
+            content: bytes = await _in_thread(partial(file["Body"].read, MOST_BYTES + 1))
+            return content
+
+        async for line in _lines_of(keys, read):
+            found = _bedrock_reply(line)
+            if found is not None:
+                yield found
 
     async def _keys(self, bucket: str, prefix: str) -> list[str]:
         """The keys of the files of lines in a folder."""
@@ -501,6 +501,22 @@ def _lacks(package: str) -> bool:
         return True
 
 
+async def _lines_of(
+    files: Iterable[str], read: Callable[[str], Awaitable[bytes]]
+) -> AsyncIterator[bytes]:
+    """The lines of files that are read one after the other."""
+    left = MOST_BYTES
+    for file in files:
+        with _file_errors():
+            content = await read(file)
+        left -= len(content)
+        if left < 0:
+            what = f"the replies of the batch are longer than {MOST_BYTES >> 20} MB"
+            raise ProviderError("bad_request", what)
+        for line in content.splitlines():
+            yield line
+
+
 @contextmanager
 def _file_errors() -> Iterator[None]:
     """Tell files that are not there from a job that is not."""
@@ -531,7 +547,7 @@ def _number_of(batch_id: str, place: str, variable: str) -> str:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """A value that serves messages, or an empty object where it is none."""
+    """The value where it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -540,9 +556,3 @@ def _count(value: Any) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         return int(value)
     return value if is_count(value) else 0
-
-
-def _check_left(left: int) -> None:
-    if left < 0:
-        what = f"the replies of the batch are longer than {_MOST_BYTES >> 20} MB"
-        raise ProviderError("bad_request", what)

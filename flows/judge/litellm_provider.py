@@ -29,7 +29,12 @@ from functools import cache
 from inspect import unwrap
 from typing import Any, Final, NamedTuple
 
-from claimflow.flows.judge.batch_protocol import AnthropicBatches, BatchApi, OpenaiBatches
+from claimflow.flows.judge.batch_protocol import (
+    MOST_BYTES,
+    AnthropicBatches,
+    BatchApi,
+    OpenaiBatches,
+)
 from claimflow.flows.judge.cloud_batches import (
     BedrockBatches,
     VertexBatches,
@@ -97,9 +102,6 @@ _KEEPS_CLIENT: Final[Mapping[tuple[str, str], tuple[str, dict[str, Any]]]] = {
 """Providers that litellm 1.106 calls through a client that it keeps for an event loop, with the
 name and the parameters of that client. It takes no other. In later releases the time limit of
 Gemini's is that of the call."""
-
-_MAX_FILE_BYTES: Final = 2**29
-"""Most bytes of the replies of a batch."""
 
 _MAX_TEXT_BYTES: Final = 2**24
 """Most bytes of a reply with a text, after it is unpacked."""
@@ -850,7 +852,7 @@ async def _read_carefully(response: Any) -> None:
     most = _MAX_EMBEDDING_BYTES if "embed" in path else _MAX_TEXT_BYTES
     of_openai = "/files/" in path and path.endswith("/content")
     if of_openai or path.endswith("/results") or path.startswith("/storage/v1/"):
-        most = _MAX_FILE_BYTES
+        most = MOST_BYTES
     read = response.aiter_bytes
 
     async def read_up_to_most(chunk_size: int | None = None) -> AsyncIterator[bytes]:

@@ -168,9 +168,10 @@ class JudgeProvider(ABC):
     def batch_terms(
         self, model: str, api_base: str | None, parameters: Mapping[str, Any]
     ) -> BatchTerms | None:
-        """What batches of a model need, with the `parameters` of its requests; None: it takes none.
+        """What batches of a model need; None where it takes none.
 
-        Where it takes some, the four methods below can be called.
+        `parameters` are those of its requests. Where it takes batches, the four methods below can
+        be called.
         """
         return None
 
