@@ -21,10 +21,11 @@ from claimflow.flows.report.terminal import (
     rendered_text,
 )
 from claimflow.flows.store import results
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.query import Parameters, query
 from claimflow.flows.store.read_copy import readable_store
 from claimflow.flows.store.runs import LATEST, PREVIOUS
-from claimflow.flows.store.store import Store, read_table, store_version
+from claimflow.flows.store.store import Store, store_version
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,8 +24,9 @@ from claimflow.flows.report.run_document import RunDocument, StepMetric, named_m
 from claimflow.flows.report.run_text import gate_cells
 from claimflow.flows.result import Result
 from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import chosen_run, run_steps
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 
 _WORST: Final = 5
 

@@ -82,6 +82,9 @@ def add(commands: Commands) -> None:
         "check the digests, keys and references of a store",
         example="--config configs/quickstart.yaml",
     )
+    parser.add_argument(
+        "--all", action="store_true", help="check every run (default: the newest of each pipeline)"
+    )
     add_store_options(parser)
 
     parser = add_command(
@@ -197,25 +200,31 @@ def verify(options: Namespace) -> int:
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.store.integrity import check_store
 
-    checked = check_store(named_store(options))
+    checked = check_store(named_store(options), newest=not options.all)
     terminal = Terminal()
     for fault in checked.faults:
         terminal.print_line(fault)
     looked = f"{format_count(checked.tables, 'table')}, {format_count(checked.rows, 'row')}"
     found = format_count(len(checked.faults), "fault") if checked.faults else "all right"
     terminal.print(f"{looked}, {found}")
+    if checked.runs < checked.every_run:
+        runs = f"{checked.runs:,} of {format_count(checked.every_run, 'run')}"
+        terminal.print(f"checked: {runs}, the newest of each pipeline; --all checks every run")
     return 1 if checked.faults else 0
 
 
 def migrate(options: Namespace) -> int:
-    """Bring a store to the newest schema version, and print both versions."""
+    """Bring a store to the newest schema version, shrink its file, and print both versions."""
     from claimflow.flows.store import store as stores
+    from claimflow.flows.store.pruning import compact
     from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.schema import SCHEMA_VERSION
 
     store = named_store(options)
     found = stores.store_version(store)
     stores.migrate(store)
+    if found != SCHEMA_VERSION:
+        compact(store)
     refresh_read_copy(store)
     change = "" if found == SCHEMA_VERSION else f", now {SCHEMA_VERSION}"
     print(f"{store.path}: schema version {found}{change}")

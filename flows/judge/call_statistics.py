@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from claimflow.flows.judge.response_formats import ResponseFormat
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.store import Store
 
 CHARACTERS_PER_TOKEN: Final = 4.0
 """For English text, about; used until there are calls on record."""

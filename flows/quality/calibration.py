@@ -29,9 +29,10 @@ from claimflow.flows.quality.step_calibration import (
     paired_targets,
     step_reliability,
 )
+from claimflow.flows.store.arrow import insert
 from claimflow.flows.store.runs import pipeline_and_start
 from claimflow.flows.store.schema import has_table
-from claimflow.flows.store.store import Store, insert, migrate, now
+from claimflow.flows.store.store import Store, migrate, now
 from claimflow.stages.rows import canonical, content_key
 
 MAX_ROWS: Final = 50_000

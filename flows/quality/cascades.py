@@ -3,7 +3,8 @@
 from typing import Final, NamedTuple
 
 from claimflow.flows.quality.distributions import clopper_pearson
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.store import Store
 
 
 class CascadeResult(NamedTuple):

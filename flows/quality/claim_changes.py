@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 import duckdb
 import polars as pl
 
-from claimflow.flows.store.store import read_table
+from claimflow.flows.store.arrow import read_table
 
 Cause = Literal["judge", "prompt", "settings", "version", "source", "stage"]
 """What differs in how two runs made the table of a step: the model or its parameters, the prompt

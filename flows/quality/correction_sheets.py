@@ -18,6 +18,7 @@ from claimflow.flows.quality.csv_sheets import (
     raise_faults,
 )
 from claimflow.flows.quality.labels import TABLES
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.edits import (
     Edit,
     Kind,
@@ -29,7 +30,7 @@ from claimflow.flows.store.edits import (
     text_key,
 )
 from claimflow.flows.store.runs import pipeline_and_start
-from claimflow.flows.store.store import Store, now, read_table
+from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import Label, content_key
 from claimflow.stages.rubric import check_labels, check_score
 

@@ -8,7 +8,8 @@ import polars as pl
 from claimflow.flows.pipeline.gates import FailWhen
 from claimflow.flows.runner.canaries import canary_scores
 from claimflow.flows.store import results
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.store import Store
 
 _LONGEST_CAUSE: Final = 200
 

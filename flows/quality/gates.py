@@ -15,9 +15,10 @@ from claimflow.flows.quality.metric_differences import (
 )
 from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
+from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.runs import PARTIAL, PREVIOUS, run_meant
-from claimflow.flows.store.store import Store, insert, read_table
+from claimflow.flows.store.store import Store
 from claimflow.stages.scores.formulas import clustered_mean_interval, mean_interval
 
 Verdict = Literal["pass", "fail", "inconclusive", "skipped"]

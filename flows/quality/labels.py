@@ -9,14 +9,16 @@ import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.quality.claim_changes import Provenance, step_provenance
-from claimflow.flows.store.store import Store, insert, read_table
+from claimflow.flows.store.arrow import insert, read_table
+from claimflow.flows.store.segments import rows_of
+from claimflow.flows.store.store import Store
 from claimflow.stages.claim_rules.contexts import (
     ContextSetting,
     completed_texts,
     contexts_of,
     conversation_text,
 )
-from claimflow.stages.rows import Label, Side, content_key
+from claimflow.stages.rows import Citation, Label, Side, content_key
 from claimflow.stages.rubric import check_labels
 from claimflow.stages.sample_texts import premises_of
 
@@ -194,9 +196,9 @@ _ROWS: Final[Mapping[Kind, str]] = {
     """,
 }
 
-_CITED: Final = """
+_CITED: Final = f"""
 SELECT claim_id::VARCHAR, coalesce(list(passage) FILTER (passage IS NOT NULL), [])
-FROM stored.citations WHERE artifact_id = $citations GROUP BY claim_id
+FROM {rows_of(Citation)} WHERE artifact_id = $citations GROUP BY claim_id
 """
 
 _SAMPLES: Final = """

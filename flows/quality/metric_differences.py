@@ -13,7 +13,7 @@ from claimflow.flows.quality.paired_statistics import (
     holm_correction,
     paired_difference,
 )
-from claimflow.flows.store.store import read_table
+from claimflow.flows.store.arrow import read_table
 from claimflow.stages.registry import LOWER_IS_BETTER
 from claimflow.stages.rows import Sample
 

@@ -35,10 +35,11 @@ from claimflow.flows.report.run_text import (
     vote_text,
 )
 from claimflow.flows.store import results
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.edits import UnusedEdit, unused_edits
 from claimflow.flows.store.languages import UntaughtTexts, untaught_texts
 from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL, PREVIOUS, find_run
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 
 MAX_SAMPLES: Final = 1_000
 """Samples that a report lists by default."""

@@ -9,8 +9,9 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import metric_kinds, sample_means
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 
 _BATCH: Final = 100
 """Samples in memory at a time."""

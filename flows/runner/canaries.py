@@ -19,9 +19,10 @@ from claimflow.flows.runner.make import run_stage
 from claimflow.flows.runner.prepare import Prepared
 from claimflow.flows.runner.tools import Toolbox
 from claimflow.flows.samples.canaries import Canary
+from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.schema import has_table
-from claimflow.flows.store.store import Store, insert, now, read_table
+from claimflow.flows.store.store import Store, now
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Claim, content_key
 from claimflow.stages.tables import schema

@@ -8,12 +8,13 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.store.arrow import Arrow
-from claimflow.flows.store.artifacts import Artifact, by_shard, read_shards
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.artifacts import Artifact, read_shards
+from claimflow.flows.store.segments import by_shard, columns_of, stored_lists
+from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Row, Sample
-from claimflow.stages.tables import conform, content_columns, python_type
+from claimflow.stages.tables import conform, content_columns
 from claimflow.stages.tools import Parser
 
 SAMPLES: Final = "samples"
@@ -21,7 +22,7 @@ SAMPLES: Final = "samples"
 _TABLES: Final = 5
 """Earlier tables considered, the newest first: the last run may have had a few samples only."""
 
-_FOUND: Final = pl.Schema({"sample_id": pl.String, "artifact_id": pl.String, "shard": pl.Int32})
+_FOUND: Final = pl.Schema({"sample_id": pl.String, "segment": pl.Int64})
 
 
 def can_reuse_rows(stage: Stage) -> bool:
@@ -45,8 +46,9 @@ def unchanged_samples(
 ) -> pl.DataFrame:
     """The samples whose rows are in an earlier table of the same `recipe`, and where.
 
-    `samples` come in parts. Returns the columns sample_id, artifact_id (String) and shard (Int32).
-    Samples are compared in the columns that the stage reads; tables with failed rows are not used.
+    `samples` come in parts. Returns the columns sample_id and segment, which is that of its
+    rows, NULL where it has none. Samples are compared in the columns that the stage reads; tables
+    with failed rows are not used.
     """
     columns = stage.columns_of(SAMPLES) or content_columns(Sample)
     with store.reading() as connection:
@@ -69,13 +71,27 @@ def _create_earlier_samples(
             WHERE recipe = $recipe AND kind = $kind AND digest IS NOT NULL AND failures = 0
             QUALIFY row_number() OVER (PARTITION BY samples ORDER BY made_at DESC) = 1
             ORDER BY made_at DESC LIMIT {_TABLES}
+        ),
+        read AS (
+            -- Segments that several tables have are read once: of the newest.
+            SELECT segment, arg_max(made.artifact_id, made_at) AS artifact_id,
+                   max(made_at) AS made_at
+            FROM audit.artifact_segments AS named JOIN made ON named.artifact_id = made.samples
+            GROUP BY segment
+        ),
+        contents AS (
+            SELECT sample_id, {_content(columns, lists="::JSON")} AS content,
+                   arg_max(artifact_id, made_at) AS artifact_id
+            FROM stored.samples JOIN read USING (segment) GROUP BY sample_id, content
+        ),
+        rows AS (
+            SELECT artifact_id, segment, sample_id
+            FROM audit.artifact_segments SEMI JOIN made USING (artifact_id)
+            JOIN (SELECT DISTINCT segment, sample_id FROM stored.{stage.makes.table})
+            USING (segment)
         )
-        SELECT sample_id, content, unnest(newest) FROM (
-            SELECT sample_id, {_content(columns)} AS content,
-                   arg_max({{'artifact_id': made.artifact_id, 'shard': shard}}, made_at) AS newest
-            FROM stored.samples AS stored JOIN made ON stored.artifact_id = made.samples
-            GROUP BY sample_id, content
-        )
+        SELECT sample_id, content, segment
+        FROM contents LEFT JOIN rows USING (artifact_id, sample_id)
         """,
         {"recipe": recipe, "kind": stage.makes.table},
     )
@@ -88,21 +104,21 @@ def _has_rows(connection: duckdb.DuckDBPyConnection) -> bool:
 def _found(
     connection: duckdb.DuckDBPyConnection, samples: pl.DataFrame, columns: Iterable[str]
 ) -> pl.DataFrame:
-    connection.register("incoming", Arrow(samples))
     query = (
-        "SELECT sample_id, artifact_id::VARCHAR AS artifact_id, shard FROM earlier "
+        "SELECT sample_id, segment FROM earlier "
         f"JOIN (SELECT sample_id, {_content(columns)} AS content FROM incoming) "
         "USING (sample_id, content)"
     )
-    found = read_table(connection, query)
-    connection.unregister("incoming")
-    return found
+    return read_table(connection, query, samples)
 
 
-def _content(columns: Iterable[str]) -> str:
-    """SQL for a hash of `columns` that differs wherever the contents differ."""
+def _content(columns: Iterable[str], *, lists: str = "") -> str:
+    """SQL for a hash of `columns` that differs wherever the contents differ.
+
+    `lists` follows the columns of lists, which are JSON text in the store.
+    """
     values = [
-        f'"{name}"' if python_type(Sample, name) == list[str] else f'"{name}"::VARCHAR'
+        f'"{name}"{lists}' if name in stored_lists(Sample) else f'"{name}"::VARCHAR'
         for name in columns
     ]
     texts = ", ".join(f"to_json({value})" for value in values)
@@ -178,12 +194,10 @@ def _rows(
     connection: duckdb.DuckDBPyConnection, row: type[Row], found: pl.DataFrame
 ) -> pl.DataFrame:
     """The rows of the samples in `found`, with place and part, in the order of each sample."""
-    connection.register("found", Arrow(found))
-    names = ", ".join(f'stored."{name}"' for name in row.model_fields)
     return read_table(
         connection,
-        f"SELECT found.{_PLACE}, found.{_PART}, {names} FROM stored.{row.table} AS stored "
-        "JOIN found ON stored.artifact_id = found.artifact_id::UUID "
-        "AND stored.shard = found.shard AND stored.sample_id = found.sample_id "
-        f"ORDER BY found.{_PLACE}, stored.rowid",
+        f"SELECT {_PLACE}, {_PART}, {columns_of(row, row.model_fields)} "
+        f"FROM stored.{row.table} AS rows JOIN incoming USING (segment) "
+        f"ORDER BY {_PLACE}, rows.rowid",
+        found,
     )

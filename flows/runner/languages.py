@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import polars as pl
 
@@ -11,7 +12,6 @@ from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.tools import Toolbox
-from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.languages import (
     RULES,
@@ -20,8 +20,8 @@ from claimflow.flows.store.languages import (
     UntaughtTexts,
     count_untaught,
     detected_languages,
-    has_languages,
     record_languages,
+    samples_without_languages,
     stored_languages,
 )
 from claimflow.flows.store.ledger import Ledger
@@ -48,19 +48,16 @@ def readers_of(steps: Iterable[Step], toolbox: Toolbox) -> list[Reader]:
     return found
 
 
-def detect_languages(
-    store: Store, table: Artifact, samples: SampleSource, stop: threading.Event
-) -> None:
-    """Record the languages of a table of samples, unless the store has them."""
-    if not has_languages(store, table):
-        record_languages(store, table, _detected(samples, stop))
+def detect_languages(store: Store, samples: Artifact, stop: threading.Event) -> None:
+    """Record the languages of the samples of a table for which the store does not have them."""
 
+    def detected() -> Iterator[pl.DataFrame]:
+        for part in samples_without_languages(store, samples):
+            if stop.is_set():
+                raise StoppedError
+            yield detected_languages(part, TEXT_FIELDS, key="segment")
 
-def _detected(samples: SampleSource, stop: threading.Event) -> Iterator[pl.DataFrame]:
-    for shard in samples.shards(SHARD):
-        if stop.is_set():
-            raise StoppedError
-        yield detected_languages(shard, TEXT_FIELDS)
+    record_languages(store, detected())
 
 
 def planned_untaught(
@@ -75,8 +72,8 @@ def planned_untaught(
     readers = readers_of(choice.steps, Toolbox(prepared.pipeline, session))
     if all(one.reader == RULES for one in readers):
         return None
-    stored = stored_languages(store, samples) if samples else None
     fields = {field for one in readers for field in one.fields}
-    shards = prepared.samples.shards(SHARD)
-    found = (detected_languages(shard, fields) for shard in shards) if stored is None else [stored]
+    stored = [stored_languages(store, samples)] if samples else []
+    parts = samples_without_languages(store, samples) if samples else prepared.samples.shards(SHARD)
+    found = chain(stored, (detected_languages(part, fields) for part in parts))
     return count_untaught(found, readers, prepared.samples.count)

@@ -178,7 +178,7 @@ class Run:
             if step and edits:
                 result = self._corrected(step, result, provenance, edits, started)
         if step is None and self._readers:
-            detect_languages(self._store, result.artifact, self._samples, self._stop)
+            detect_languages(self._store, result.artifact, self._stop)
         self.results[name] = result
         self._observer.step_finished(result)
         return result.artifact

@@ -30,10 +30,10 @@ from claimflow.flows.store.artifacts import (
     Artifact,
     ArtifactWriter,
     Provenance,
-    by_shard,
     read_artifact,
     read_shards,
 )
+from claimflow.flows.store.segments import by_shard
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Sample

@@ -7,8 +7,10 @@ from uuid import uuid4
 import duckdb
 import polars as pl
 
+from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.fingerprint import Digest
-from claimflow.flows.store.store import Store, insert, now, read_table
+from claimflow.flows.store.segments import IN_ORDER, columns_of, rows_of, write_parts
+from claimflow.flows.store.store import Store, now
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Row, Verdict, canonical
 from claimflow.stages.tables import content_columns
@@ -76,21 +78,19 @@ class ArtifactWriter:
         self._row_count, self._failures = 0, failures
 
     def add(self, shard: int, *frames: pl.DataFrame) -> None:
-        """Write `frames` as parts `shard`, `shard` + 1 and so on; parts come in order from 0."""
-        for frame in frames:
-            self._digest.add(frame)
-            self._row_count += frame.height
-            if "status" in frame.columns:
-                self._failures += frame.filter(pl.col("status") == "failed").height
-        numbered = pl.concat(
-            frame.with_columns(shard=pl.lit(number, pl.Int32))
-            for number, frame in enumerate(frames, start=shard)
-        )
+        """Write `frames` as parts `shard`, `shard` + 1 and so on; parts come in order from 0.
+
+        The rows of each sample are written together, and rows that are stored already only named.
+        """
         with self._store.writing() as connection:
             if shard == 0:
                 self._delete_unfinished(connection)
                 insert(connection, "audit.artifacts", self._record())
-            insert(connection, f"stored.{self._row.table}", numbered, artifact_id=self._id)
+            for part in write_parts(connection, self._row, self._id, shard, frames):
+                self._digest.add(part)
+                self._row_count += part.height
+                if "status" in part.columns:
+                    self._failures += part.filter(pl.col("status") == "failed").height
             if shard + len(frames) == self.shards:
                 connection.execute(
                     "UPDATE audit.artifacts SET digest = $digest, row_count = $rows, "
@@ -110,15 +110,12 @@ class ArtifactWriter:
 
     def _delete_unfinished(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Delete the parts that this run wrote of the same table before an error of the store."""
-        unfinished = connection.execute(
-            "DELETE FROM audit.artifacts WHERE run_id = $run AND fingerprint = $fingerprint "
-            "AND digest IS NULL RETURNING artifact_id::VARCHAR",
-            {"run": self._provenance.run_id, "fingerprint": self._provenance.fingerprint},
-        ).fetchall()
-        for (artifact_id,) in unfinished:
-            connection.execute(
-                f"DELETE FROM stored.{self._row.table} WHERE artifact_id = $id", {"id": artifact_id}
-            )
+        delete_unfinished(
+            connection,
+            "run_id = $run AND fingerprint = $fingerprint",
+            run=self._provenance.run_id,
+            fingerprint=self._provenance.fingerprint,
+        )
 
     def _record(self) -> pl.DataFrame:
         provenance = self._provenance
@@ -138,6 +135,20 @@ class ArtifactWriter:
             },
             schema_overrides={"plugin": pl.String},
         )
+
+
+def delete_unfinished(connection: duckdb.DuckDBPyConnection, condition: str, **values: Any) -> None:
+    """Delete the unfinished artifacts for which `condition` is true.
+
+    Their segments stay, for the run that makes the same table next; `prune` deletes those that are
+    not used.
+    """
+    connection.execute(
+        "DELETE FROM audit.artifact_parts WHERE artifact_id IN "
+        f"(SELECT artifact_id FROM audit.artifacts WHERE digest IS NULL AND {condition})",
+        values,
+    )
+    connection.execute(f"DELETE FROM audit.artifacts WHERE digest IS NULL AND {condition}", values)
 
 
 def find_artifact(connection: duckdb.DuckDBPyConnection, fingerprint: str) -> Artifact | None:
@@ -163,8 +174,8 @@ def read_artifact(
     """The content columns (or `columns`) of a table, or of one part of it."""
     if shard is not None:
         return read_shards(connection, row, artifact, [shard], columns=columns).drop("shard")
-    names = _names(columns or content_columns(row))
-    query = f"SELECT {names} FROM stored.{row.table} WHERE artifact_id = $id"
+    names = columns_of(row, columns or content_columns(row))
+    query = f"SELECT {names} FROM {rows_of(row)} WHERE artifact_id = $id {IN_ORDER}"
     return read_table(connection, query, id=artifact.artifact_id)
 
 
@@ -179,19 +190,9 @@ def read_shards(
     """The content columns (or `columns`) of consecutive parts, after the column `shard`."""
     return read_table(
         connection,
-        f"SELECT shard, {_names(columns or content_columns(row))} FROM stored.{row.table} "
-        "WHERE artifact_id = $id AND shard BETWEEN $first AND $last",
+        f"SELECT shard, {columns_of(row, columns or content_columns(row))} FROM {rows_of(row)} "
+        f"WHERE artifact_id = $id AND shard BETWEEN $first AND $last {IN_ORDER}",
         id=artifact.artifact_id,
         first=shards[0],
         last=shards[-1],
     )
-
-
-def by_shard(table: pl.DataFrame, shards: Sequence[int]) -> list[pl.DataFrame]:
-    """The rows of each of `shards`, without the column `shard`."""
-    found = table.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
-    return [found.get((shard,), table.clear().drop("shard")) for shard in shards]
-
-
-def _names(columns: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in columns)

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from claimflow.flows.store.arrow import Arrow
-from claimflow.flows.store.store import Store, insert, now, read_table
+from claimflow.flows.store.arrow import insert, read_table
+from claimflow.flows.store.store import Store, now
 
 
 class BatchCall(NamedTuple):
@@ -47,11 +47,11 @@ class Batches:
         if not keys or not self._store.path.is_file():
             return []
         with self._store.reading() as connection:
-            connection.register("asked", Arrow(pl.DataFrame({"key": list(keys)})))
+            asked = pl.DataFrame({"key": list(keys)})
             found = read_table(
                 connection,
                 f"""
-                WITH wanted AS (SELECT key::UUID AS key FROM asked),
+                WITH wanted AS (SELECT key::UUID AS key FROM incoming),
                 open AS (
                     SELECT batch_id, call_id, rung, keys
                     FROM audit.batch_calls JOIN audit.batches USING (batch_id)
@@ -62,6 +62,7 @@ class Batches:
                     SELECT 1 FROM (SELECT unnest(keys) AS key) ANTI JOIN wanted USING (key)
                 )
                 """,
+                asked,
                 since=since,
             )
         return [

@@ -302,6 +302,30 @@ COMMENT ON COLUMN audit.artifacts."failures" IS 'how many of them failed; with t
 COMMENT ON COLUMN audit.artifacts."made_at" IS 'when it was begun';
 COMMENT ON COLUMN audit.artifacts."plugin" IS 'JSON: hash of the source, and metrics, of a stage of another package; NULL of a built-in stage';
 
+COMMENT ON VIEW audit.artifact_segments IS 'One row is a segment of a table: the rows of one sample, which several tables may have';
+COMMENT ON COLUMN audit.artifact_segments."artifact_id" IS 'the table';
+COMMENT ON COLUMN audit.artifact_segments."kind" IS 'the table that holds the rows: samples for stored.samples, and so on';
+COMMENT ON COLUMN audit.artifact_segments."shard" IS 'the part of the table, from 0';
+COMMENT ON COLUMN audit.artifact_segments."place" IS 'its place in that part, from 0';
+COMMENT ON COLUMN audit.artifact_segments."segment" IS 'its number in stored.samples, stored.claims and so on';
+
+COMMENT ON TABLE audit.segments IS 'One row is a segment';
+COMMENT ON COLUMN audit.segments."kind" IS 'as in audit.artifact_segments';
+COMMENT ON COLUMN audit.segments."segment" IS 'its number in the table that holds its rows';
+COMMENT ON COLUMN audit.segments."digest" IS 'hash of all columns of its rows, which are stored once; NULL where the sample has none';
+
+COMMENT ON TABLE audit.artifact_parts IS 'One row is a part of a table';
+COMMENT ON COLUMN audit.artifact_parts."artifact_id" IS 'the table';
+COMMENT ON COLUMN audit.artifact_parts."kind" IS 'as in audit.artifact_segments';
+COMMENT ON COLUMN audit.artifact_parts."shard" IS 'as in audit.artifact_segments';
+COMMENT ON COLUMN audit.artifact_parts."part" IS 'its list of segments';
+COMMENT ON COLUMN audit.artifact_parts."digest" IS 'hash of that list, which is stored once';
+
+COMMENT ON TABLE audit.parts IS 'One row is a segment in a list of segments';
+COMMENT ON COLUMN audit.parts."part" IS 'the list';
+COMMENT ON COLUMN audit.parts."place" IS 'the place of the segment, from 0';
+COMMENT ON COLUMN audit.parts."segment" IS 'the segment';
+
 COMMENT ON TABLE audit.batches IS 'One row is a batch of calls at half the price, which a provider answers within a day';
 COMMENT ON COLUMN audit.batches."batch_id" IS 'a batch; the provider stores this id with it';
 COMMENT ON COLUMN audit.batches."run_id" IS 'the run that submitted it';
@@ -402,9 +426,8 @@ COMMENT ON COLUMN audit.labels."draw" IS 'how the row was drawn';
 COMMENT ON COLUMN audit.labels."frame" IS 'the key of all that could have been drawn';
 COMMENT ON COLUMN audit.labels."probability" IS 'the probability that it was drawn';
 
-COMMENT ON TABLE audit.languages IS 'One row is a text of a table of samples';
-COMMENT ON COLUMN audit.languages."artifact_id" IS 'the table of the samples';
-COMMENT ON COLUMN audit.languages."sample_id" IS 'the sample';
+COMMENT ON TABLE audit.languages IS 'One row is a text of a sample';
+COMMENT ON COLUMN audit.languages."segment" IS 'the segment of the sample in stored.samples';
 COMMENT ON COLUMN audit.languages."field" IS 'the field that holds the text';
 COMMENT ON COLUMN audit.languages."language" IS 'as in text_languages';
 

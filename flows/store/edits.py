@@ -9,8 +9,9 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.runs import pipeline_and_start
-from claimflow.flows.store.store import Store, insert, read_table
+from claimflow.flows.store.store import Store
 from claimflow.stages.rows import RubricVerdict, canonical, content_key
 
 Kind = Literal["claims", "verdicts", "checks"]

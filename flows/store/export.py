@@ -26,9 +26,18 @@ _TABLE_OF_RUN: Final = (
     "artifact_id IN (SELECT artifact_id FROM audit.run_steps WHERE run_id = $run)"
 )
 
+_SEGMENT_OF_RUN: Final = (
+    "(kind, segment) IN "
+    f"(SELECT (kind, segment) FROM audit.artifact_segments WHERE {_TABLE_OF_RUN})"
+)
+
 _OF_RUN: Final = {
     "audit.artifacts": _TABLE_OF_RUN,
-    "audit.languages": _TABLE_OF_RUN,
+    "audit.artifact_parts": _TABLE_OF_RUN,
+    "audit.parts": f"part IN (SELECT part FROM audit.artifact_parts WHERE {_TABLE_OF_RUN})",
+    "audit.segments": _SEGMENT_OF_RUN,
+    "audit.languages": "segment IN (SELECT segment FROM audit.artifact_segments "
+    f"WHERE kind = 'samples' AND {_TABLE_OF_RUN})",
     "audit.batch_calls": "batch_id IN (SELECT batch_id FROM audit.batches WHERE run_id = $run)",
     # Reused rows name calls of the runs that made them.
     "audit.calls": "run_id = $run OR call_id IN (SELECT call_id FROM claims WHERE run_id = $run) "

@@ -1,15 +1,17 @@
 """The languages of the texts of samples, and what read them without having been taught them."""
 
-from collections.abc import Collection, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import polars as pl
 
+from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.schema import has_table
-from claimflow.flows.store.store import Store, insert, read_table
-from claimflow.stages.rows import SampleField
+from claimflow.flows.store.segments import columns_of, rows_of
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import Sample, SampleField
 from claimflow.stages.text.languages import language_of
 
 TEXT_FIELDS: Final[tuple[SampleField, ...]] = (
@@ -22,6 +24,10 @@ TEXT_FIELDS: Final[tuple[SampleField, ...]] = (
 
 _LONGEST: Final = 1_000
 """Characters of a text that are read: enough to tell its language."""
+
+
+_PARTS_AT_ONCE: Final = 5
+"""Parts of a table of samples that are in memory at the same time."""
 
 
 class Reader(NamedTuple):
@@ -56,19 +62,21 @@ class UntaughtTexts(NamedTuple):
     readers: tuple[str, ...]
 
 
-def detected_languages(samples: pl.DataFrame, fields: Collection[str]) -> pl.DataFrame:
-    """`sample_id`, `field` and `language` of each text of `samples` that is not blank.
+def detected_languages(
+    samples: pl.DataFrame, fields: Collection[str], *, key: str = "sample_id"
+) -> pl.DataFrame:
+    """`key`, `field` and `language` of each text of `samples` that is not blank.
 
     The language is NULL where it is not certain.
     """
     read = [field for field in TEXT_FIELDS if field in fields]
     rows = [
-        (sample_id, field, language_of(text[:_LONGEST]))
-        for sample_id, *texts in samples.select("sample_id", *read).iter_rows()
+        (one, field, language_of(text[:_LONGEST]))
+        for one, *texts in samples.select(key, *read).iter_rows()
         for field, value in zip(read, texts, strict=True)
         if (text := _text(value)).strip()
     ]
-    schema = {"sample_id": pl.String, "field": pl.String, "language": pl.String}
+    schema: dict[str, Any] = {key: samples.schema[key], "field": pl.String, "language": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -79,36 +87,37 @@ def _text(value: str | list[str | None] | None) -> str:
     return "\n".join(filter(None, value[:_LONGEST]))
 
 
-def stored_languages(store: Store, samples: Artifact) -> pl.DataFrame | None:
-    """As `detected_languages`, of a table of samples; None where the store does not have them."""
+def stored_languages(store: Store, samples: Artifact) -> pl.DataFrame:
+    """As `detected_languages`, of the samples of a table whose languages are in the store."""
     with store.reading() as connection:
-        found = read_table(connection, _LANGUAGES, id=samples.artifact_id)
-    return None if found.is_empty() else found
+        return read_table(connection, _LANGUAGES, id=samples.artifact_id)
 
 
-def has_languages(store: Store, samples: Artifact) -> bool:
-    """Whether the languages of a table of samples are in the store."""
-    with store.reading() as connection:
-        return _has_languages(connection, samples)
+def samples_without_languages(store: Store, samples: Artifact) -> Iterator[pl.DataFrame]:
+    """The samples of a table whose languages are not in the store, in parts, with `segment`."""
+    for first in range(0, samples.shards, _PARTS_AT_ONCE):
+        last = first + _PARTS_AT_ONCE - 1
+        with store.reading() as connection:
+            part = read_table(
+                connection, _WITHOUT_LANGUAGES, id=samples.artifact_id, first=first, last=last
+            )
+        yield part
 
 
-def _has_languages(connection: duckdb.DuckDBPyConnection, samples: Artifact) -> bool:
-    found = "SELECT EXISTS (FROM audit.languages WHERE artifact_id = $id)"
-    [(recorded,)] = connection.execute(found, {"id": samples.artifact_id}).fetchall()
-    return bool(recorded)
+def record_languages(store: Store, found: Iterable[pl.DataFrame]) -> None:
+    """Record the languages of samples by `segment`, all or none.
 
-
-def record_languages(store: Store, samples: Artifact, found: Iterable[pl.DataFrame]) -> None:
-    """Record the languages of a table of samples, whole or not at all.
-
-    Nothing is recorded where another run of the same samples has done so meanwhile.
+    Those that another run has recorded meanwhile are skipped.
     """
-    tables = list(found)
+    tables = [table for table in found if table.height]
     if tables:
         with store.writing() as connection:
-            if not _has_languages(connection, samples):
-                rows = pl.concat(tables)
-                insert(connection, "audit.languages", rows, artifact_id=samples.artifact_id)
+            new = read_table(
+                connection,
+                "FROM incoming ANTI JOIN audit.languages USING (segment)",
+                pl.concat(tables),
+            )
+            insert(connection, "audit.languages", new)
 
 
 def record_readers(
@@ -142,8 +151,16 @@ def untaught_texts(store: Store, run_id: str) -> UntaughtTexts | None:
     return _counted(found, every)
 
 
-_LANGUAGES: Final = """
-SELECT sample_id, field, language FROM audit.languages WHERE artifact_id = $id
+_LANGUAGES: Final = f"""
+SELECT sample_id, field, language
+FROM {rows_of(Sample)} JOIN audit.languages USING (segment) WHERE artifact_id = $id
+"""
+
+_WITHOUT_LANGUAGES: Final = f"""
+SELECT segment, sample_id, {columns_of(Sample, TEXT_FIELDS)}
+FROM {rows_of(Sample)}
+ANTI JOIN audit.languages USING (segment)
+WHERE artifact_id = $id AND shard BETWEEN $first AND $last
 """
 
 _UNTAUGHT: Final = """

@@ -7,8 +7,8 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from claimflow.flows.store.arrow import Arrow
-from claimflow.flows.store.store import Store, insert, now, read_table
+from claimflow.flows.store.arrow import insert, read_table
+from claimflow.flows.store.store import Store, now
 
 _MEMORY: Final = "128MB"
 """Memory limit for writing a few replies. Now and then DuckDB rewrites the newest 100,000 calls
@@ -30,12 +30,12 @@ class Ledger:
             return {}
         asked = pl.DataFrame({"key": list(keys)})
         with self.store.reading() as connection:
-            connection.register("asked", Arrow(asked))
             found = read_table(
                 connection,
                 "SELECT key, arg_max(reply, made_at) AS reply FROM audit.replies "
-                "SEMI JOIN (SELECT key::UUID AS key FROM asked) USING (key) "
+                "SEMI JOIN (SELECT key::UUID AS key FROM incoming) USING (key) "
                 "WHERE made_at >= coalesce($since, made_at) GROUP BY key",
+                asked,
                 since=since,
             )
         return dict(zip(found["key"], found["reply"], strict=True))
@@ -77,11 +77,9 @@ class Ledger:
 
 
 def _not_stored(connection: duckdb.DuckDBPyConnection, calls: pl.DataFrame) -> pl.DataFrame:
-    connection.register("calls", Arrow(calls))
-    found = read_table(
+    return read_table(
         connection,
-        "SELECT * FROM calls "
-        "ANTI JOIN audit.calls AS stored ON stored.call_id = calls.call_id::UUID",
+        "SELECT * FROM incoming "
+        "ANTI JOIN audit.calls AS stored ON stored.call_id = incoming.call_id::UUID",
+        calls,
     )
-    connection.unregister("calls")
-    return found

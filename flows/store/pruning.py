@@ -12,7 +12,7 @@ from claimflow.flows.store.integrity import CALLS_OF_VOTES
 from claimflow.flows.store.read_copy import fold_log, log_path, rewritten
 from claimflow.flows.store.runs import in_progress
 from claimflow.flows.store.store import Store, now
-from claimflow.stages.rows import row_kinds
+from claimflow.stages.rows import Sample, row_kinds
 
 
 class Retention(NamedTuple):
@@ -94,7 +94,13 @@ def compact(store: Store) -> None:
 _SECONDS_LOCKED: Final = 0.2
 """How long the lock of a replaced file is kept."""
 
-_TEMPORARY: Final = ("kept_runs", "kept_tables", "named_calls", "remembered_calls")
+_TEMPORARY: Final = (
+    "kept_runs",
+    "kept_tables",
+    "kept_segments",
+    "named_calls",
+    "remembered_calls",
+)
 
 
 def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) -> None:
@@ -103,15 +109,18 @@ def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) ->
     values = {"runs": retention.runs, "since": since, "pipeline": retention.pipeline}
     connection.execute(_KEPT_RUNS, values)
     connection.execute(_KEPT_TABLES)
+    connection.execute(
+        "CREATE TEMP TABLE kept_segments AS SELECT DISTINCT kind, segment "
+        "FROM audit.artifact_segments SEMI JOIN kept_tables USING (artifact_id)"
+    )
     named = " UNION ".join(
-        f"SELECT call_id FROM stored.{row.table} SEMI JOIN kept_tables USING (artifact_id)"
+        f"SELECT call_id FROM stored.{row.table} WHERE NOT ({_unused_rows(row.table)})"
         for row in row_kinds()
         if "call_id" in row.model_fields
     )
     for table in ("verdicts", "rubric_verdicts"):
         named += (
-            f" UNION SELECT {CALLS_OF_VOTES} FROM stored.{table} SEMI JOIN kept_tables "
-            "USING (artifact_id)"
+            f" UNION SELECT {CALLS_OF_VOTES} FROM stored.{table} WHERE NOT ({_unused_rows(table)})"
         )
     connection.execute(f"CREATE TEMP TABLE named_calls AS {named}")
     connection.execute(_REMEMBERED, {"forget": not retention.replies})
@@ -174,6 +183,9 @@ WHERE NOT $forget OR made_at >= (SELECT began FROM oldest)
 
 _GONE: Final = "run_id NOT IN (SELECT run_id FROM kept_runs)"
 _UNUSED: Final = "artifact_id NOT IN (SELECT artifact_id FROM kept_tables)"
+_UNUSED_PART: Final = (
+    "part NOT IN (SELECT part FROM audit.artifact_parts SEMI JOIN kept_tables USING (artifact_id))"
+)
 _NOT_NAMED: Final = (
     f"{_GONE} AND NOT EXISTS (SELECT 1 FROM named_calls n WHERE n.call_id = calls.call_id)"
 )
@@ -183,6 +195,11 @@ _FORGOTTEN: Final = "NOT EXISTS (SELECT 1 FROM remembered_calls r WHERE r.key = 
 _BATCH_GONE: Final = (
     f"batch_id IN (SELECT batch_id FROM audit.batches WHERE ended_at IS NOT NULL AND {_GONE})"
 )
+
+
+def _unused_rows(table: str) -> str:
+    """SQL for the condition that no kept artifact has a segment of `table`."""
+    return f"segment NOT IN (SELECT segment FROM kept_segments WHERE kind = '{table}')"
 
 
 def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
@@ -197,7 +214,7 @@ def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
         removed=[run_id for (run_id,) in gone],
         kept=count("audit.runs", f"NOT ({_GONE})"),
         tables=count("audit.artifacts", _UNUSED),
-        rows=sum(count(f"stored.{row.table}", _UNUSED) for row in row_kinds()),
+        rows=sum(count(f"stored.{row.table}", _unused_rows(row.table)) for row in row_kinds()),
         calls=count("audit.calls", f"{_NOT_NAMED} AND NOT {_HAS_REPLY}"),
         emptied=count("audit.calls", f"{_NOT_NAMED} AND {_HAS_REPLY} AND prompt IS NOT NULL"),
         replies=count("audit.replies", _FORGOTTEN),
@@ -209,8 +226,14 @@ def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
 def _deletions() -> list[str]:
     """The statements that remove everything that is not kept."""
     return [
-        *(f"DELETE FROM stored.{row.table} WHERE {_UNUSED}" for row in row_kinds()),
-        f"DELETE FROM audit.languages WHERE {_UNUSED}",
+        *(f"DELETE FROM stored.{row.table} WHERE {_unused_rows(row.table)}" for row in row_kinds()),
+        *(
+            f"DELETE FROM audit.segments WHERE kind = '{row.table}' AND {_unused_rows(row.table)}"
+            for row in row_kinds()
+        ),
+        f"DELETE FROM audit.languages WHERE {_unused_rows(Sample.table)}",
+        f"DELETE FROM audit.parts WHERE {_UNUSED_PART}",
+        f"DELETE FROM audit.artifact_parts WHERE {_UNUSED}",
         f"DELETE FROM audit.artifacts WHERE {_UNUSED}",
         # The calls of a batch that has not ended are known by what is in audit.calls.
         f"DELETE FROM audit.batch_calls WHERE {_BATCH_GONE}",

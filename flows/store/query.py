@@ -24,9 +24,9 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, StoreError
-from claimflow.flows.store.arrow import Arrow
+from claimflow.flows.store.arrow import Arrow, read_table
 from claimflow.flows.store.schema import SCHEMA_VERSION, migrate_hint, schema_version
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 
 _LIMITS: Final = (
     "SET memory_limit = '2GB'",

@@ -15,7 +15,7 @@ import duckdb
 
 from claimflow.flows.errors import InputError, StoreError, StoreFullError
 from claimflow.flows.files import is_file
-from claimflow.flows.store.connection import ATTACHED_AS
+from claimflow.flows.store.connection import ATTACHED_AS, BLOCK_SIZE
 from claimflow.flows.store.store import Store
 
 _ABANDONED_AFTER: Final = 3600.0
@@ -23,6 +23,9 @@ _ABANDONED_AFTER: Final = 3600.0
 
 _STORAGE_VERSION: Final = "v1.1.0"
 """The oldest DuckDB that can open a read copy."""
+
+_COMPRESSION: Final = " USING COMPRESSION ZSTD"
+"""What the SQL of a column says that is compressed with zstd, which DuckDB 1.1 does not read."""
 
 _LOG: Final = logging.getLogger("claimflow")
 
@@ -85,14 +88,45 @@ def rewritten(
         # A log would only cost time: a file that is not whole is never used.
         connection.execute(
             "ATTACH $path AS rewritten (TYPE duckdb, READ_WRITE, RECOVERY_MODE no_wal_writes, "
-            f"STORAGE_VERSION '{storage_version}')",
+            f"STORAGE_VERSION '{storage_version}', BLOCK_SIZE {BLOCK_SIZE})",
             {"path": str(part)},
         )
         try:
-            connection.execute(f"COPY FROM DATABASE {ATTACHED_AS} TO rewritten")
+            if storage_version == "latest":
+                connection.execute(f"COPY FROM DATABASE {ATTACHED_AS} TO rewritten")
+            else:
+                connection.execute("ATTACH ':memory:' AS structure")
+                connection.execute(f"COPY FROM DATABASE {ATTACHED_AS} TO structure (SCHEMA)")
+                _leave_compression_to_duckdb(connection)
+                connection.execute("COPY FROM DATABASE structure TO rewritten (SCHEMA)")
+                connection.execute(f"COPY FROM DATABASE {ATTACHED_AS} TO rewritten (DATA)")
+                connection.execute("DETACH structure")
         finally:
             connection.execute("DETACH rewritten")
         yield part
+
+
+def _leave_compression_to_duckdb(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make the tables of `structure` anew that name a compression: older versions lack it."""
+    tables = connection.execute(
+        "SELECT schema_name || '.' || table_name, sql, comment FROM duckdb_tables() "
+        f"WHERE database_name = 'structure' AND contains(sql, '{_COMPRESSION}')"
+    ).fetchall()
+    connection.execute("USE structure")
+    for table, sql, about in tables:
+        columns = connection.execute(
+            "SELECT column_name, comment FROM duckdb_columns() "
+            "WHERE database_name = 'structure' AND schema_name || '.' || table_name = $table",
+            {"table": table},
+        ).fetchall()
+        connection.execute(f"DROP TABLE {table}")
+        connection.execute(sql.replace(_COMPRESSION, ""))
+        named = [(f"TABLE {table}", about)]
+        named += [(f'COLUMN {table}."{column}"', comment) for column, comment in columns]
+        for what, comment in named:
+            text = (comment or "").replace("'", "''")
+            connection.execute(f"COMMENT ON {what} IS '{text}'")
+    connection.execute(f"USE {ATTACHED_AS}")
 
 
 def update_read_copy(store: Store, *, wanted: bool) -> None:

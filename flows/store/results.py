@@ -9,8 +9,9 @@ import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, nearest, one_of
 from claimflow.flows.store import runs
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL, find_run, tags
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 from claimflow.stages.registry import CLAIM_METRICS, LOWER_IS_BETTER
 
 

@@ -25,9 +25,9 @@ from claimflow.flows.errors import (
     WorkersError,
     one_of,
 )
-from claimflow.flows.store.artifacts import Artifact
-from claimflow.flows.store.store import Store, now, read_table
-from claimflow.stages.rows import row_kinds
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.artifacts import Artifact, delete_unfinished
+from claimflow.flows.store.store import Store, now
 
 Ending = Literal["done", "measured", "failed", "stopped", "pending"]
 """How a run ended; `latest` and `previous` are runs that are done.
@@ -216,14 +216,7 @@ def _mark_killed_runs(connection: duckdb.DuckDBPyConnection) -> list[str]:
     ).fetchall()
     killed = [run_id for run_id, process in running if not process_alive(process)]
     for run_id in killed:
-        unfinished = "run_id = $run AND digest IS NULL"
-        for row in row_kinds():
-            connection.execute(
-                f"DELETE FROM stored.{row.table} WHERE artifact_id IN "
-                f"(SELECT artifact_id FROM audit.artifacts WHERE {unfinished})",
-                {"run": run_id},
-            )
-        connection.execute(f"DELETE FROM audit.artifacts WHERE {unfinished}", {"run": run_id})
+        delete_unfinished(connection, "run_id = $run", run=run_id)
         connection.execute(
             "UPDATE audit.runs SET status = 'killed', reason = 'its process ended unexpectedly' "
             "WHERE run_id = $run",

@@ -1,7 +1,6 @@
 """Tables and views of a store: SQL from row models, schema versions and migrations."""
 
 import re
-from contextlib import suppress
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +11,14 @@ import duckdb
 
 from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.segments import (
+    by_shard,
+    columns_of,
+    rows_of,
+    stored_lists,
+    write_parts,
+)
 from claimflow.stages.rows import JSON, Row, row_kinds
 from claimflow.stages.tables import content_columns, python_type
 
@@ -42,6 +49,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     8: {},
     9: {"claims": ("kind", "ambiguous"), "verdicts": ("support",)},
     10: {},
+    11: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a
@@ -174,17 +182,90 @@ def _migrate(connection: duckdb.DuckDBPyConnection, found: int) -> None:
         connection.execute(_ADDED_TO_RUNS)
     if found < 7:
         connection.execute(_ADDED_PLUGIN)
+    if found < 11:
+        _write_anew(connection)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
+
+
+def _write_anew(connection: duckdb.DuckDBPyConnection) -> None:
+    """What schema version 11 changed: rows are stored as segments, and the ledger is compressed."""
+    for row in row_kinds():
+        _cut_into_segments(connection, row)
+    if "artifact_id" in connection.table("audit.languages").columns:
+        connection.execute(_LANGUAGES_OF_SEGMENTS)
+    for table in ("replies", "calls"):
+        connection.execute(f"ALTER TABLE audit.{table} RENAME TO {table}_before")
+        connection.execute(_sql("store.sql"))
+        connection.execute(f"INSERT INTO audit.{table} BY NAME FROM audit.{table}_before")
+        connection.execute(f"DROP TABLE audit.{table}_before")
+
+
+def _cut_into_segments(connection: duckdb.DuckDBPyConnection, row: type[Row]) -> None:
+    """Write the rows of a table anew as segments; those of earlier nights are mostly the same.
+
+    Before schema version 11 each artifact had all its rows for itself. Rows without a complete
+    artifact, which a killed run left, go.
+    """
+    if "artifact_id" not in _columns(connection, row):
+        return
+    old = f"stored.{row.table}_by_artifact"
+    connection.execute(f"ALTER TABLE stored.{row.table} RENAME TO {row.table}_by_artifact")
+    connection.execute(_table_sql(row))
+    artifacts = connection.execute(
+        "SELECT artifact_id::VARCHAR, shards FROM audit.artifacts "
+        "WHERE kind = $kind AND digest IS NOT NULL ORDER BY made_at, artifact_id",
+        {"kind": row.table},
+    ).fetchall()
+    names = ", ".join(f'"{name}"' for name in row.model_fields)
+    for artifact_id, shards in artifacts:
+        for first in range(0, shards, _PARTS_AT_ONCE):
+            numbers = range(first, min(first + _PARTS_AT_ONCE, shards))
+            rows = read_table(
+                connection,
+                f"SELECT shard, {names} FROM {old} WHERE artifact_id = $id "
+                "AND shard BETWEEN $first AND $last ORDER BY rowid",
+                id=artifact_id,
+                first=numbers[0],
+                last=numbers[-1],
+            )
+            write_parts(connection, row, artifact_id, first, by_shard(rows, numbers))
+    connection.execute(f"DROP TABLE {old}")
+
+
+_PARTS_AT_ONCE: Final = 5
+"""Parts of a table that are in memory at the same time during a migration."""
+
+_LANGUAGES_OF_SEGMENTS: Final = """
+CREATE OR REPLACE TEMP TABLE detected AS
+SELECT DISTINCT segment, field, language
+FROM audit.languages JOIN stored.samples USING (sample_id)
+JOIN (SELECT * FROM audit.artifact_segments WHERE kind = 'samples') USING (artifact_id, segment);
+DROP TABLE audit.languages;
+CREATE TABLE audit.languages (
+  segment BIGINT NOT NULL, field VARCHAR NOT NULL, language VARCHAR
+);
+INSERT INTO audit.languages FROM detected;
+DROP TABLE detected;
+"""
+"""What schema version 11 changed in `audit.languages`, which had a row for each artifact before."""
 
 
 def _stored_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
     """The columns of the tables of rows, by table; takes 2 ms, and DuckDB's catalog views 5."""
     columns = {}
     for row in row_kinds():
-        # A kind of row that is new has no table yet.
-        with suppress(duckdb.CatalogException):
-            columns[row.table] = connection.table(f"stored.{row.table}").columns
+        found = _columns(connection, row)
+        if found:
+            columns[row.table] = found
     return columns
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, row: type[Row]) -> list[str]:
+    """The columns of the table of a kind of row; a kind that is new has no table yet."""
+    try:
+        return connection.table(f"stored.{row.table}").columns
+    except duckdb.CatalogException:
+        return []
 
 
 def _refuse_missing_columns(path: Path, columns: dict[str, list[str]]) -> None:
@@ -255,21 +336,18 @@ quotation marks and punctuation at the end of a phrase do not count."""
 
 def _table_sql(row: type[Row]) -> str:
     """SQL that makes the table of a row model."""
-    columns = [f'"{name}" {_sql_type(row, name)}' for name in row.model_fields]
-    columns = ["artifact_id UUID", "shard INTEGER", *columns]
-    return f"CREATE TABLE stored.{row.table} ({', '.join(columns)})"
+    columns = [f'"{name}" {_stored_type(row, name)}' for name in row.model_fields]
+    return f"CREATE TABLE stored.{row.table} (segment BIGINT, {', '.join(columns)})"
 
 
 def _view_sql(row: type[Row]) -> str:
     """SQL that makes the view of a row model: its rows, with the runs and steps that used them."""
     # Columns are named: one that a later schema version added is the last one in its table. The
     # column `end` has another name in the view: queries would have to quote it.
-    columns = ", ".join(
-        'rows."end" AS stop' if name == "end" else f'rows."{name}"' for name in row.model_fields
-    )
+    columns = columns_of(row, row.model_fields).replace('rows."end"', 'rows."end" AS stop')
     return (
         f"CREATE OR REPLACE VIEW {row.table} AS SELECT run_id, step, {columns} "
-        f"FROM stored.{row.table} AS rows JOIN audit.run_steps USING (artifact_id)"
+        f"FROM {rows_of(row)} JOIN audit.run_steps USING (artifact_id)"
     )
 
 
@@ -307,6 +385,23 @@ def _make_latest_views(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _sql_type(row: type[Row], name: str) -> str:
     return "JSON" if JSON in row.model_fields[name].metadata else _SQL_TYPES[python_type(row, name)]
+
+
+def _stored_type(row: type[Row], name: str) -> str:
+    """The type of a column in the schema stored, with its compression where we choose it."""
+    if name in stored_lists(row):
+        return f"VARCHAR {_ZSTD}"
+    return _sql_type(row, name) + (f" {_ZSTD}" if name in _TEXTS else "")
+
+
+_ZSTD: Final = "USING COMPRESSION zstd"
+
+_TEXTS: Final = frozenset(
+    {"user_input", "response", "reference", "metadata", "claim", "sentence", "criterion"}
+    | {"evidence", "reason", "ballot", "details"}
+)
+"""The columns that zstd compresses, as the prompts and replies in store.sql: texts of people and
+models, and JSON. DuckDB would take a method that is eight times slower and half as good."""
 
 
 def _sql(file: str) -> str:

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import duckdb
-import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, StoreBusyError, StoreFullError
 from claimflow.flows.files import is_file, path_exists, similar_file
-from claimflow.flows.store.arrow import Arrow
 from claimflow.flows.store.connection import OpenFile, SharedFile
 from claimflow.flows.store.schema import check, is_current, prepare, schema_version
 
@@ -205,22 +203,3 @@ def migrate(store: Store) -> None:
     if not current:
         with store.writing():
             pass
-
-
-def read_table(connection: duckdb.DuckDBPyConnection, query: str, **values: Any) -> pl.DataFrame:
-    """The result of `query`, with `values` bound to its `$name` parameters."""
-    return pl.DataFrame(Arrow(connection.sql(query, params=values or None)))
-
-
-def insert(
-    connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame, **constants: Any
-) -> None:
-    """Append `frame`, with `constants` as further columns, to `table` by column name."""
-    connection.register("incoming", Arrow(frame))
-    names = [f'"{name}"' for name in (*constants, *frame.columns)]
-    selected = [f"${name}" for name in constants] + names[len(constants) :]
-    connection.execute(
-        f"INSERT INTO {table} ({', '.join(names)}) SELECT {', '.join(selected)} FROM incoming",
-        constants or None,
-    )
-    connection.unregister("incoming")

@@ -49,6 +49,33 @@ CREATE TABLE IF NOT EXISTS audit.artifacts (
   plugin      JSON               -- of a stage of another package: source, metrics; else NULL
 );
 
+-- A segment is the rows of one sample in one artifact, or in many that have the same rows of it. The
+-- tables of the schema stored hold the rows.
+CREATE TABLE IF NOT EXISTS audit.segments (
+  kind    VARCHAR NOT NULL,      -- the table that holds its rows
+  segment BIGINT NOT NULL,       -- its number in that table
+  digest  UUID                   -- hash of all columns of its rows; NULL where it has none
+);
+
+-- The parts of artifacts: each a list of segments, which artifacts of several kinds may have.
+CREATE TABLE IF NOT EXISTS audit.parts (
+  part    BIGINT NOT NULL,
+  place   BIGINT NOT NULL,       -- from 0
+  segment BIGINT NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS audit.artifact_parts (
+  artifact_id UUID NOT NULL,
+  kind        VARCHAR NOT NULL,  -- as in audit.artifacts
+  shard       INTEGER NOT NULL,  -- the place of the part in the artifact, from 0
+  part        BIGINT NOT NULL,
+  digest      UUID NOT NULL      -- hash of the list of segments
+);
+
+CREATE VIEW IF NOT EXISTS audit.artifact_segments AS
+SELECT artifact_id, kind, shard, place, segment
+FROM audit.artifact_parts JOIN audit.parts USING (part);
+
 CREATE TABLE IF NOT EXISTS audit.run_steps (
   run_id      VARCHAR NOT NULL,
   step        VARCHAR NOT NULL,
@@ -59,11 +86,13 @@ CREATE TABLE IF NOT EXISTS audit.run_steps (
   ended_at    TIMESTAMP NOT NULL
 );
 
--- The ledger: replies of models, by the hash of the request.
+-- The ledger: replies of models, by the hash of the request. zstd compresses the texts of thousands of
+-- calls together, and so what their prompts share once; DuckDB would take another method by itself,
+-- which takes two to three times the space.
 CREATE TABLE IF NOT EXISTS audit.replies (
   key     UUID NOT NULL,
   tool    VARCHAR NOT NULL,
-  reply   BLOB NOT NULL,
+  reply   BLOB NOT NULL USING COMPRESSION zstd,
   made_at TIMESTAMP NOT NULL
 );
 
@@ -78,9 +107,9 @@ CREATE TABLE IF NOT EXISTS audit.calls (
   request           UUID NOT NULL,     -- hash of the whole request
   repeats           UUID,              -- the call whose wrong reply this call shows to the model
   rung              VARCHAR,           -- the reply format that was requested: schema, tool, object, text
-  system            VARCHAR,           -- the system message, or its hash where texts are redacted
-  prompt            VARCHAR,           -- the prompt, or its hash
-  reply             VARCHAR,           -- the reply as received, or its hash
+  system            VARCHAR USING COMPRESSION zstd,  -- the system message, or its hash where texts are redacted
+  prompt            VARCHAR USING COMPRESSION zstd,  -- the prompt, or its hash
+  reply             VARCHAR USING COMPRESSION zstd,  -- the reply as received, or its hash
   outcome           VARCHAR NOT NULL,  -- ok, repaired, partial, or the kind of failure
   error             VARCHAR,
   finish_reason     VARCHAR,
@@ -156,12 +185,11 @@ CREATE TABLE IF NOT EXISTS audit.gates (
   reason   VARCHAR NOT NULL
 );
 
--- The language of each text of a table of samples; NULL where it is not certain.
+-- The language of each text of a sample; NULL where it is not certain.
 CREATE TABLE IF NOT EXISTS audit.languages (
-  artifact_id UUID NOT NULL,
-  sample_id   VARCHAR NOT NULL,
-  field       VARCHAR NOT NULL,
-  language    VARCHAR
+  segment  BIGINT NOT NULL,  -- that of the sample
+  field    VARCHAR NOT NULL,
+  language VARCHAR
 );
 
 -- The models and rules of claimflow that read texts in a run and were not taught every language.

@@ -85,8 +85,10 @@ GROUP BY run_id, step;
 
 -- The language of each text of the samples of a run.
 CREATE OR REPLACE VIEW text_languages AS
-SELECT run_id, sample_id, field, language FROM audit.languages JOIN audit.run_steps
-USING (artifact_id);
+SELECT run_id, sample_id, field, language
+FROM audit.languages JOIN stored.samples USING (segment)
+JOIN (SELECT * FROM audit.artifact_segments WHERE kind = 'samples') USING (segment)
+JOIN audit.run_steps USING (artifact_id);
 
 -- Texts that a model or rules of claimflow read, and were not taught the language of.
 CREATE OR REPLACE VIEW untaught_texts AS

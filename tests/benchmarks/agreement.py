@@ -25,7 +25,8 @@ from claimflow.flows.cli.main import main as claimflow
 from claimflow.flows.quality.agreement import agreement, rank_correlations
 from claimflow.flows.quality.corrected_rates import reliability_diagram
 from claimflow.flows.report.run_text import format_estimate
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.store import Store
 from tests.benchmarks.answers import SETS, rows_of, score_set
 from tests.benchmarks.labelled_pairs import LabelledPair, read_labelled
 

@@ -23,10 +23,8 @@ from typing import Any
 import polars as pl
 import yaml
 
-from claimflow.flows.store.store import (
-    Store,
-    read_table,
-)
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.store import Store
 from tests.benchmarks.judge import (
     MAIN,
     MODEL,

@@ -23,7 +23,8 @@ import yaml
 
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.runner.prepare import prepare
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.store import Store
 from tests.benchmarks.agreement import MEASURES, Judged, print_agreement, samples_of, thinned
 from tests.benchmarks.decomposition import FOLDER, SETS, Figures, compare
 from tests.benchmarks.labelled_pairs import LabelledPair, read_labelled

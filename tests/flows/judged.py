@@ -16,8 +16,9 @@ from claimflow.flows.judge.judge import EndpointJudge
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.ledger import Ledger
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.tools import Failure, Form, Question, Reply
 from tests.endpoint.record import Recorded

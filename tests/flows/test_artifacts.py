@@ -93,6 +93,7 @@ def test_a_table_started_again_replaces_its_unfinished_parts(store: Store) -> No
     with store.reading() as connection:
         kept = connection.execute(
             "SELECT run_id, digest IS NOT NULL, count(*) FROM audit.artifacts "
-            "JOIN stored.scores USING (artifact_id) GROUP BY ALL ORDER BY run_id"
+            "JOIN audit.artifact_segments USING (artifact_id) "
+            "JOIN stored.scores USING (segment) GROUP BY ALL ORDER BY run_id"
         ).fetchall()
     assert kept == [("other", False, 1), ("run", True, 3)]

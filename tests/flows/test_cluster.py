@@ -23,7 +23,7 @@ from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.runner.workers import dask, local
 from claimflow.flows.runner.workers.dask import DaskWorkers
-from claimflow.flows.store.store import read_table
+from claimflow.flows.store.arrow import read_table
 from tests.flows.dask_cluster import PATH, ROOT, dask_cluster, dask_workers
 
 DEMO = Path(__file__).parents[2] / "configs" / "demo.jsonl"

@@ -17,8 +17,9 @@ from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.runner.observer import RunObserver, StepResult
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import all_runs, run_steps, summaries
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 
 CLI = "import sys; from claimflow.flows.cli.main import main; sys.exit(main(sys.argv[1:]))"
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -305,7 +306,7 @@ def test_a_killed_run_loses_nothing_that_was_finished(small: Path, seconds: floa
         assert runs["status"].to_list() == ["done", "killed"]
     unfinished = rows(
         small,
-        "SELECT count(*) FROM stored.claims WHERE artifact_id NOT IN "
+        "SELECT count(*) FROM audit.artifact_parts WHERE artifact_id NOT IN "
         "(SELECT artifact_id FROM audit.artifacts WHERE digest IS NOT NULL)",
     )
     assert unfinished.item() == 0

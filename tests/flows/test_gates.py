@@ -9,8 +9,9 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline.gates import Gate
 from claimflow.flows.quality.gates import Outcome, evaluate_gates, recorded_outcomes
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.runs import add_tag
-from claimflow.flows.store.store import Store, read_table
+from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import put_run, scores
 
 NAMES = [f"s{i}" for i in range(20)]

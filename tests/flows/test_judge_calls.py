@@ -8,7 +8,8 @@ import pytest
 
 from claimflow.flows.judge.calls import Call, call_table, chat_call
 from claimflow.flows.judge.provider import Request
-from claimflow.flows.store.store import Store, insert, read_table
+from claimflow.flows.store.arrow import insert, read_table
+from claimflow.flows.store.store import Store
 from tests.endpoint import faults
 from tests.endpoint.server import serve
 from tests.endpoint.statuses import wrong_key

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from claimflow.flows.store.store import read_table
+from claimflow.flows.store.arrow import read_table
 from tests.endpoint import faults
 from tests.endpoint.record import Recorded
 from tests.endpoint.server import Endpoint, serve

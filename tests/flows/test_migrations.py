@@ -1,7 +1,9 @@
 import gzip
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,13 @@ from claimflow.flows.store.query import query
 from claimflow.flows.store.read_copy import read_copy_path
 from claimflow.flows.store.runs import Coverage, find_run
 from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, content_columns_at
-from claimflow.flows.store.store import Store
+from claimflow.flows.store.store import Store, migrate
 from claimflow.stages.rows import Claim, Row, Sample, SentenceMatch, row_kinds
 
 DATA = Path(__file__).parents[1] / "data"
 FIRST = DATA / "first_release/small.duckdb.gz"
 SIXTH = DATA / "schema_6/small.duckdb.gz"
+TENTH = DATA / "schema_10/small.duckdb.gz"
 
 COLUMNS = """
 SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default
@@ -38,6 +41,14 @@ def first(tmp_path: Path) -> Store:
     """A copy of the store that the first release made."""
     path = tmp_path / "small.duckdb"
     path.write_bytes(gzip.decompress(FIRST.read_bytes()))
+    return Store(path)
+
+
+@pytest.fixture
+def tenth(tmp_path: Path) -> Store:
+    """A copy of a store of version 10, with two runs of which the second has another sample."""
+    path = tmp_path / "small.duckdb"
+    path.write_bytes(gzip.decompress(TENTH.read_bytes()))
     return Store(path)
 
 
@@ -133,6 +144,60 @@ def test_the_tables_of_a_store_of_version_6_are_reused(
     assert set(ask(store, COLUMNS)) == set(ask(fresh, COLUMNS))
     assert ask(store, "SELECT count(DISTINCT run_id) FROM claim_verdicts") == [(2,)]
     assert check_store(store).faults == []
+
+
+def rows_of_views(store: Store) -> dict[str, list[tuple[object, ...]]]:
+    views = [
+        str(name)
+        for (name,) in ask(
+            store,
+            "SELECT view_name FROM duckdb_views() WHERE NOT internal AND schema_name = 'main'",
+        )
+    ]
+    return {view: ask(store, f"FROM {view} ORDER BY ALL") for view in views}
+
+
+def test_rows_of_unchanged_samples_are_stored_once_in_a_store_of_version_10(tenth: Store) -> None:
+    before = rows_of_views(tenth)
+    digests = ask(tenth, "SELECT artifact_id, digest FROM audit.artifacts ORDER BY ALL")
+    assert ask(tenth, "SELECT count(*) FROM stored.samples") == [(6,)]
+    migrate(tenth)
+    assert rows_of_views(tenth) == before
+    assert ask(tenth, "SELECT artifact_id, digest FROM audit.artifacts ORDER BY ALL") == digests
+    # Of three samples one changed between the two runs.
+    assert ask(tenth, "SELECT sample_id FROM stored.samples ORDER BY ALL") == [
+        ("birth",),
+        ("birth",),
+        ("silence",),
+        ("tower",),
+    ]
+    assert check_store(tenth).faults == []
+
+
+def test_the_tables_of_a_store_of_version_10_are_reused(
+    tenth: Store, write_small: Callable[[Path], Path]
+) -> None:
+    write_small(tenth.path.parent)
+    folder = tenth.path.parent
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()), chdir(folder):
+        assert main(["run", "small.yaml"]) == 0
+    assert ": 3 samples, 0 steps made, 8 reused" in printed.getvalue()
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2])
+def test_a_migration_that_is_killed_leaves_the_store_whole(tenth: Store, seconds: float) -> None:
+    before = rows_of_views(tenth)
+    command = [sys.executable, "-m", "claimflow", "migrate", "--store", str(tenth.path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        process.kill()
+    [(version,)] = ask(tenth, "SELECT schema_version FROM audit.store")
+    assert version in (10, SCHEMA_VERSION)
+    assert rows_of_views(tenth) == before
+    migrate(tenth)
+    assert rows_of_views(tenth) == before
+    assert check_store(tenth).faults == []
 
 
 @pytest.mark.parametrize("version", range(1, 6))

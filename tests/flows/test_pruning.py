@@ -182,8 +182,8 @@ def test_tables_of_kept_runs_stay_and_others_are_removed(judged: Judged) -> None
     before = judged.ask(f"SELECT * FROM verdicts WHERE run_id = {newest} ORDER BY ALL")
     pruned = prune(judged.store, Retention(runs=1))
     assert (len(pruned.removed), pruned.kept, pruned.calls, pruned.emptied) == (2, 1, 0, 1)
-    # Of samples, claims, verdicts and scores those of the first run.
-    assert (pruned.tables, pruned.rows) == (4, 2 + 6 + 6 + 2)
+    # Of samples, claims, verdicts and scores those of the first run; the rows of a are kept.
+    assert (pruned.tables, pruned.rows) == (4, 1 + 3 + 3 + 1)
     assert judged.ask("SELECT * FROM verdicts ORDER BY ALL") == before
     # The judge's words about a stay, for a row that is kept names them; those about b go.
     assert judged.ask(CALLS) == [("a", 1), ("c", 1), ("none", 1)]
@@ -209,9 +209,11 @@ def test_calls_that_gave_a_vote_of_a_kept_row_stay(store: Store) -> None:
     )
     execute(
         store,
-        "INSERT INTO stored.verdicts (artifact_id, shard, claim_id, call_id, ballot) VALUES "
-        f"({made}, 0, uuid(), '{ids['row']}', '[{{\"call_id\": \"{ids['vote']}\"}}]')",
+        "INSERT INTO stored.verdicts (segment, claim_id, call_id, ballot) VALUES "
+        f"(1, uuid(), '{ids['row']}', '[{{\"call_id\": \"{ids['vote']}\"}}]')",
     )
+    execute(store, f"INSERT INTO audit.artifact_parts VALUES ({made}, 'verdicts', 0, 1, uuid())")
+    execute(store, "INSERT INTO audit.parts VALUES (1, 0, 1)")
     prune(store, Retention(runs=1))
     left = execute(store, "SELECT call_id::VARCHAR, prompt FROM audit.calls ORDER BY 1")
     assert left == [(ids["row"], "words"), (ids["vote"], "words")]
@@ -262,8 +264,8 @@ def test_the_file_shrinks_and_holds_the_same_tables_and_views(store: Store) -> N
     add(store, "new")
     execute(
         store,
-        "INSERT INTO stored.samples (artifact_id, shard, sample_id, response) "
-        "SELECT uuid(), 0, i, md5(i::VARCHAR) || uuid() FROM range(100_000) t(i)",
+        "INSERT INTO stored.samples (segment, sample_id, response) "
+        "SELECT i, i, md5(i::VARCHAR) || uuid() FROM range(100_000) t(i)",
     )
     store.path.chmod(0o640)
     before = [execute(store, query) for query in STRUCTURE]

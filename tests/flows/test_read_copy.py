@@ -176,6 +176,23 @@ def test_an_older_duckdb_reads_every_table_and_view_of_the_copy(
     assert found == [str(tables), "12", "8", "True"]
 
 
+def test_the_copy_has_the_comments_of_the_store(store: Store) -> None:
+    write_read_copy(store)
+    every = (
+        "SELECT schema_name, table_name, column_name, comment FROM duckdb_columns() UNION ALL "
+        "SELECT schema_name, table_name, '', comment FROM duckdb_tables() UNION ALL "
+        "SELECT schema_name, view_name, '', comment FROM duckdb_views() ORDER BY ALL"
+    )
+    found = []
+    for path in (store.path, read_copy_path(store.path)):
+        with duckdb.connect(path, read_only=True) as connection:
+            found.append(connection.execute(every).fetchall())
+    assert found[0] == found[1]
+    assert ("audit", "calls", "reply", "the reply a") in {
+        (*names, (comment or "")[:11]) for *names, comment in found[1]
+    }
+
+
 def test_the_copy_has_the_storage_version_of_duckdb_1_1(store: Store) -> None:
     write_read_copy(store)
     # The header is the same in every DuckDB: a checksum, "DUCK", the number of the version. It is

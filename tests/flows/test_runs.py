@@ -77,7 +77,8 @@ def test_a_run_whose_process_has_ended_is_killed_and_its_unfinished_tables_are_d
     assert killed == [run_id]
     assert all_runs(store).filter(run_id=run_id)["status"].item() == "killed"
     with store.reading() as connection:
-        assert connection.execute("SELECT sample_id FROM stored.samples").fetchall() == [("b",)]
+        rows = "SELECT sample_id FROM stored.samples JOIN audit.artifact_segments USING (segment)"
+        assert connection.execute(rows).fetchall() == [("b",)]
         assert connection.execute("SELECT count(*) FROM audit.artifacts").fetchall() == [(1,)]
 
 

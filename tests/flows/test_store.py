@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 
 from claimflow.flows.errors import InputError, StoreBusyError
+from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.connection import OpenFile
 from claimflow.flows.store.schema import SCHEMA_VERSION
-from claimflow.flows.store.store import Store, insert, read_table
+from claimflow.flows.store.segments import columns_of, stored_lists
+from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Sample, row_kinds
 from claimflow.stages.tables import build, schema
 
@@ -70,11 +72,11 @@ def test_rows_are_read_as_they_were_written(store: Store) -> None:
         ],
     )
     with store.writing() as connection:
-        artifact = "00000000-0000-0000-0000-000000000001"
-        insert(connection, "stored.samples", samples, artifact_id=artifact, shard=0)
+        insert(connection, "stored.samples", samples, as_json=stored_lists(Sample), segment=1)
     with store.reading() as connection:
-        query = "SELECT * EXCLUDE (artifact_id, shard) FROM stored.samples WHERE shard = $shard"
-        assert read_table(connection, query, shard=0).equals(samples)
+        names = columns_of(Sample, Sample.model_fields)
+        query = f"SELECT {names} FROM stored.samples AS rows WHERE segment = $segment"
+        assert read_table(connection, query, segment=1).equals(samples)
 
 
 def test_an_error_while_writing_rolls_everything_back(store: Store) -> None:

@@ -11,8 +11,8 @@ from claimflow.flows.runner import table_builder
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.runner.workers import local
+from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import run_steps
-from claimflow.flows.store.store import read_table
 
 
 class PartProgress(RunObserver):
@@ -35,7 +35,11 @@ def tables(config: Path, watch: PartProgress) -> dict[str, pl.DataFrame]:
     with run.store.reading() as connection:
         for step, artifact in steps.select("step", "artifact_id").iter_rows():
             kind = kinds.get(step, "samples")
-            query = f"SELECT * EXCLUDE (artifact_id) FROM stored.{kind} WHERE artifact_id = $id"
+            query = (
+                f"SELECT shard, rows.* EXCLUDE segment FROM stored.{kind} AS rows "
+                f"JOIN audit.artifact_segments USING (segment) WHERE artifact_id = $id "
+                "ORDER BY shard, place, rows.rowid"
+            )
             found[step] = read_table(connection, query, id=artifact)
     return found
 
