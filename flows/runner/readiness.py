@@ -85,6 +85,13 @@ WHERE run_id = (SELECT run_id FROM audit.latest_runs WHERE pipeline = $pipeline)
 """
 
 
+# Rows that several tables have are on file once.
+_ON_FILE: Final = """
+SELECT sum(estimated_size) FROM duckdb_tables()
+WHERE schema_name = 'stored' AND database_name = current_database()
+"""
+
+
 class SpaceNeeded(NamedTuple):
     """Bytes that a run may need for its tables, estimated from `source`, and for the read copy."""
 
@@ -120,8 +127,8 @@ def space_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -
     """The bytes needed if every wanted step is made anew.
 
     Estimated from the rows of the pipeline's newest whole run, at the size of the store per
-    row. Without such a run only the size of the samples counts, which are written in any case:
-    runs wrote 1 to 9 times as much, and a guess is no reason to refuse a run.
+    row. Without such a run only the size of the samples counts: runs wrote half to 18 times as
+    much, and a guess is no reason to refuse a run.
     """
     size = store.path.stat().st_size if store.path.is_file() else 0
     known = size and store_version(store) == SCHEMA_VERSION  # An older one is yet to be migrated.
@@ -139,7 +146,7 @@ def _from_last_run(
     with store.reading() as connection:
         asked = {"wanted": ["samples", *sorted(wanted)], "pipeline": prepared.pipeline.name}
         [(rows, samples)] = connection.execute(_LAST, asked).fetchall()
-        [(on_file,)] = connection.execute("SELECT sum(row_count) FROM audit.artifacts").fetchall()
+        [(on_file,)] = connection.execute(_ON_FILE).fetchall()
     if not rows or not samples or not on_file:
         return None
     return int(size / on_file * rows * prepared.samples.count / samples)

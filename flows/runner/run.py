@@ -19,6 +19,7 @@ from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.runner.chains import followers
 from claimflow.flows.runner.corrections import CorrectedTable, make_corrected
 from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.languages import detect_languages, readers_of
@@ -126,8 +127,19 @@ class Run:
         self._readers: dict[str, list[Reader]] = defaultdict(list)
         for reader in readers_of(selection.steps, toolbox):
             self._readers[reader.step].append(reader)
-        self._builder = TableBuilder(prepared.samples, store, workers, stop, observer)
         self._edits = Edits(store, prepared.pipeline.name, lambda: prepared.samples.shards(SHARD))
+        self._builder = TableBuilder(
+            prepared.samples,
+            store,
+            workers,
+            stop,
+            observer,
+            followers=partial(
+                followers,
+                steps=selection.steps,
+                edited=lambda step: bool(self._edits.of(step)),
+            ),
+        )
 
     def execute(self) -> None:
         """Make every step by way of the observer, side by side where the DAG allows it.

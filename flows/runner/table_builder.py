@@ -13,7 +13,7 @@ import polars as pl
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.sharing import PART
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.embedded_models import make_with_parser
+from claimflow.flows.runner.chains import Link, MadeAhead, link, make_chain, sample_columns
 from claimflow.flows.runner.incremental import (
     SAMPLES,
     IncrementalTable,
@@ -73,12 +73,15 @@ class TableBuilder:
         workers: Workers,
         stop: threading.Event,
         observer: RunObserver,
+        followers: Callable[[Step], Sequence[Step]] = lambda _: (),
     ) -> None:
         self._samples = samples
         self._store = store
         self._stop = stop
         self._observer = observer
         self._workers = workers
+        self._followers = followers
+        self._ahead = MadeAhead()
 
     def build_samples(self, provenance: Provenance) -> Artifact:
         """Write the table of the samples."""
@@ -107,6 +110,11 @@ class TableBuilder:
         stage = step.stage
         shards = inputs[SAMPLES].shards if stage.per_sample else 1
         writer = ArtifactWriter(self._store, stage.makes, provenance, shards=shards)
+        made_ahead = self._ahead.take(step, inputs) if stage.per_sample else None
+        if made_ahead is not None:
+            artifact = self._write(writer, step.name, made_ahead, AT_ONCE)
+            self._ahead.made(step.name, artifact)
+            return artifact, 0
         size = GROUP
         unchanged = pl.DataFrame()
         if can_reuse_rows(stage) and not anew:
@@ -124,24 +132,32 @@ class TableBuilder:
                 table.parts(
                     _grouped(range(shards), GROUP),
                     lambda changed: _make_parts(
-                        stage, changed, tools, self._workers, samples=remaining
+                        [step], changed, tools, self._workers, self._ahead, samples=remaining
                     ),
                 )
             )
         else:
             size = 1 if tools else GROUP  # Rows that cost model calls are written at once.
-            read = _input_parts(self._store, step, inputs, of=shards, size=size)
+            count = self._samples.count
+            chain = [step]
+            if _pieces_on_workers(stage, tools, self._workers, count):
+                chain += self._followers(step)
+                self._ahead.expect(chain[1:], inputs)
+            read = _input_parts(self._store, chain, inputs, of=shards, size=size)
             parts = _make_parts(
-                stage,
+                chain,
                 self._until_stopped(read),
                 tools,
                 self._workers,
-                samples=self._samples.count,
+                self._ahead,
+                samples=count,
                 in_batches=in_batches,
                 part_made=part_made,
             )
         try:
-            return self._write(writer, step.name, parts, size), unchanged.height
+            artifact = self._write(writer, step.name, parts, size)
+            self._ahead.made(step.name, artifact)
+            return artifact, unchanged.height
         except StageFailedError as error:
             self._observer.message(f"warning: step {step.name} failed, its table is empty: {error}")
             failures = max(1, self._samples.count)
@@ -195,69 +211,90 @@ def _whole_inputs(store: Store, step: Step, inputs: Mapping[str, Artifact]) -> T
 
 
 def _input_parts(
-    store: Store, step: Step, inputs: Mapping[str, Artifact], *, of: int, size: int
+    store: Store, chain: Sequence[Step], inputs: Mapping[str, Artifact], *, of: int, size: int
 ) -> Iterator[Tables]:
-    """The inputs of a step in `of` parts; `size` parts are read while the store is open once."""
+    """The inputs of the first step of a chain in `of` parts; of the samples what any step reads.
+
+    `size` parts are read while the store is open once.
+    """
+    columns = sample_columns(chain)
     for shards in _grouped(range(of), size):
-        tables = _read(store, step, inputs, shards)
+        tables = _read(store, chain[0], inputs, shards, of_samples=columns)
         parts = {name: by_shard(table, shards) for name, table in tables.items()}
         for number in range(len(shards)):
             yield {name: tables[number] for name, tables in parts.items()}
 
 
 def _make_parts(
-    stage: Stage,
+    chain: Sequence[Step],
     parts: Iterable[Tables],
     tools: Mapping[str, Any],
     workers: Workers,
+    ahead: MadeAhead,
     *,
     samples: int,
     in_batches: bool = False,
     part_made: Callable[[], None] = lambda: None,
 ) -> Iterator[pl.DataFrame]:
-    """The rows that a stage makes of each part of that many `samples`, in their order."""
-    of = -(-samples // SHARD)
+    """The rows that the first step of a chain makes of each part of that many `samples`, in order.
+
+    Workers make those of the other steps with them, for `ahead` to keep.
+    """
+    stage = chain[0].stage
     in_threads = partial(_make_in_threads, stage, parts, tools, part_made=part_made)
     embedded = all(isinstance(tool, _EMBEDDED) for tool in tools.values())
     if not embedded:
-        return in_threads(side_by_side=of if in_batches else _AT_ENDPOINT)
-    cut = -(-workers.shards // max(of, 1))
-    parsers = {name: tool for name, tool in tools.items() if isinstance(tool, StoppableParser)}
-    if parsers:
-        cut = max(cut, -(-min(samples, SHARD) // _PARSED))
-    alone = stage.by_row and parsers.keys() == tools.keys()
-    if alone and is_importable(stage) and workers.worth(of * cut):
-        return _make_on_workers(stage, parts, parsers, workers, cut=cut)
+        return in_threads(side_by_side=-(-samples // SHARD) if in_batches else _AT_ENDPOINT)
+    cut = _pieces_on_workers(stage, tools, workers, samples)
+    if cut:
+        return _make_on_workers(chain, parts, tools, workers, ahead, cut=cut)
     if tools and workers.worth(1):
         return in_threads(side_by_side=_SIDE_BY_SIDE)
     return (make_table(stage, tables, tools) for tables in parts)
 
 
+def _pieces_on_workers(
+    stage: Stage, tools: Mapping[str, Any], workers: Workers, samples: int
+) -> int:
+    """Into how many chunks each part is cut for workers; 0 where they do not make the stage."""
+    parsers = [tool for tool in tools.values() if isinstance(tool, StoppableParser)]
+    if not stage.by_row or len(parsers) < len(tools) or not is_importable(stage):
+        return 0
+    of = -(-samples // SHARD)
+    cut = -(-workers.shards // max(of, 1))
+    if parsers:
+        cut = max(cut, -(-min(samples, SHARD) // _PARSED))
+    return cut if workers.worth(of * cut) else 0
+
+
 def _make_on_workers(
-    stage: Stage,
+    chain: Sequence[Step],
     parts: Iterable[Tables],
     parsers: Mapping[str, StoppableParser],
     workers: Workers,
+    ahead: MadeAhead,
     *,
     cut: int,
 ) -> Iterator[pl.DataFrame]:
     """Parts made by workers; a part that is samples alone is cut into `cut` chunks."""
     counts: deque[int] = deque()
-
-    source = stage.source and stage.source.digest
+    links = [link(step) for step in chain]
     tools = {name: parser.identity for name, parser in parsers.items()}
 
-    def chunks() -> Iterator[tuple[Stage, Tables, Tables, str | None]]:
+    def chunks() -> Iterator[tuple[Sequence[Link], Tables, Tables]]:
         for tables in parts:
             pieces = _pieces(tables, cut)
             counts.append(len(pieces))
             for piece in pieces:
-                yield stage, piece, tools, source
+                yield links, piece, tools
 
-    work = make_with_parser if parsers else make_table
-    made = workers.each(work, chunks(), what=stage.use)
+    made = workers.each(make_chain, chunks(), what=chain[0].stage.use)
     for first in made:
-        yield pl.concat([first, *islice(made, counts.popleft() - 1)])
+        of_part = [first, *islice(made, counts.popleft() - 1)]
+        # A chain that broke in one chunk is shorter.
+        for step, *pieces in zip(chain[1:], *(one[1:] for one in of_part), strict=False):
+            ahead.add(step.name, pl.concat(pieces))
+        yield pl.concat(one[0] for one in of_part)
 
 
 def _make_in_threads(
@@ -314,7 +351,8 @@ def _make_batched_parts(
 ) -> Iterator[pl.DataFrame]:
     """As `_make_parts`, several parts in one call: the same rows in the same order."""
     for shards in _grouped(range(of), AT_ONCE):
-        tables = _read(store, step, inputs, shards)
+        columns = step.stage.columns_of(SAMPLES)
+        tables = _read(store, step, inputs, shards, of_samples=columns)
         shard_of = tables["samples"].select("sample_id", "shard")
         given = {name: table.drop("shard") for name, table in tables.items()}
         made = make_table(step.stage, given, {})
@@ -323,14 +361,20 @@ def _make_batched_parts(
 
 
 def _read(
-    store: Store, step: Step, inputs: Mapping[str, Artifact], shards: Sequence[int]
+    store: Store,
+    step: Step,
+    inputs: Mapping[str, Artifact],
+    shards: Sequence[int],
+    *,
+    of_samples: Sequence[str],
 ) -> dict[str, pl.DataFrame]:
     wires = {name: wire for name, wire in step.inputs.items() if isinstance(wire, str)}
-    rows, columns_of = step.stage.inputs, step.stage.columns_of
+    rows = step.stage.inputs
+    columns = {name: step.stage.columns_of(name) for name in wires} | {SAMPLES: of_samples}
     with store.reading() as connection:
         return {
             name: read_shards(
-                connection, rows[name].row, inputs[wire], shards, columns=columns_of(name)
+                connection, rows[name].row, inputs[wire], shards, columns=columns[name]
             )
             for name, wire in wires.items()
         }

@@ -1,19 +1,17 @@
 """The samples of a run: read, checked, and handed out in tables of any size."""
 
-import io
 import tempfile
-import threading
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice, starmap
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
 from claimflow.flows.errors import Fault
+from claimflow.flows.samples.buffer import TableBuffer
 from claimflow.flows.samples.conversations import ConversationReader, TurnSample
 from claimflow.flows.samples.fields import (
     FIELDS,
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from claimflow.flows.pipeline.schema import EarlierTurns
 
 _BATCH_ROWS: Final = 250
-_SPILL_BYTES: Final = 32 << 20
 
 _NOT_CONTENT: Final = ("sample_id", "response_claims", "reference_claims")
 """A sample whose supplied claims are corrected keeps its id."""
@@ -346,40 +343,21 @@ class _SampleReader:
         return content_key("sample", *content, copy) if copy else first
 
 
-class _SampleBuffer:
-    """Tables of samples in order, and their totals: in memory up to 32 MiB, then in a file.
-
-    The file has no name, so that it disappears with the process however that ends. Several
-    threads may read at a time. `present` are the columns with a value.
-    """
+class _SampleBuffer(TableBuffer):
+    """Tables of samples in order, and their totals. `present` are the columns with a value."""
 
     def __init__(self) -> None:
-        # The finalizer closes it.
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_SPILL_BYTES)  # noqa: SIM115
-        self._sizes: list[int] = []
-        self._lock = threading.Lock()
+        super().__init__()
         self.present: set[str] = set()
         self.rows = self.size = 0
         self.digest = Digest(Sample)
-        weakref.finalize(self, self._file.close)
 
     def add(self, table: pl.DataFrame) -> None:
-        packed = io.BytesIO()
-        table.write_ipc_stream(packed)
-        self._sizes.append(self._file.write(packed.getbuffer()))
+        super().add(table)
         self.digest.add(table)
         self.rows += table.height
         self.size += int(table.estimated_size())
         self.present |= {column.name for column in table if column.null_count() < table.height}
-
-    def __iter__(self) -> Iterator[pl.DataFrame]:
-        position = 0
-        for size in self._sizes:
-            with self._lock:
-                self._file.seek(position)
-                packed = self._file.read(size)
-            yield pl.read_ipc_stream(packed)
-            position += size
 
 
 def _buffered(tables: Iterable[pl.DataFrame]) -> _SampleBuffer:

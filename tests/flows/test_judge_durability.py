@@ -222,7 +222,7 @@ def test_a_full_disk_ends_a_run_with_one_line(
 ) -> None:
     judged = written(tmp_path / "full", endpoint, 600, steps=FLAT, max_concurrency=8)
     endpoint.behaviour.latency = 0.05
-    going = start(forks, judged, bytes_per_file=2_000_000)
+    going = start(forks, judged, bytes_per_file=1_000_000)
     assert going.code() == 3
     error_lines = going.err().splitlines()
     errors = [line for line in error_lines if line.startswith("claimflow:")]

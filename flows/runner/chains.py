@@ -1,0 +1,124 @@
+"""Chains: a step that workers make, and the steps that they make with it from the same samples."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from claimflow.flows.pipeline.wiring import Step
+from claimflow.flows.runner.embedded_models import make_with_parser
+from claimflow.flows.runner.incremental import SAMPLES
+from claimflow.flows.runner.make import is_importable, make_table
+from claimflow.flows.samples.buffer import TableBuffer
+from claimflow.flows.store.artifacts import Artifact
+from claimflow.stages.base import Stage
+from claimflow.stages.tables import content_columns
+
+
+class Link(NamedTuple):
+    """A step of a chain as a worker gets it; `source` is the digest that its source must have."""
+
+    name: str
+    stage: Stage
+    inputs: Mapping[str, str]
+    source: str | None
+
+
+def link(step: Step) -> Link:
+    """A step whose inputs are single tables, as a worker gets it."""
+    source = step.stage.source and step.stage.source.digest
+    inputs = {name: wire for name, wire in step.inputs.items() if isinstance(wire, str)}
+    return Link(step.name, step.stage, inputs, source)
+
+
+def followers(first: Step, steps: Iterable[Step], edited: Callable[[Step], bool]) -> list[Step]:
+    """The steps that need nothing but the samples and the rows of `first`, or of other followers.
+
+    `steps` come in an order that their inputs allow. Rows that people corrected are not known to
+    workers, so no step follows an `edited` one.
+    """
+    made = set() if edited(first) else {first.name}
+    found = []
+    for step in steps:
+        needs = {need for need in step.needs if need != SAMPLES}
+        if needs and needs <= made and _can_follow(step):
+            found.append(step)
+            if not edited(step):
+                made.add(step.name)
+    return found
+
+
+def _can_follow(step: Step) -> bool:
+    stage = step.stage
+    alone = all(isinstance(wire, str) for wire in step.inputs.values())
+    return alone and stage.per_sample and not stage.needed_tools and is_importable(stage)
+
+
+def sample_columns(steps: Iterable[Step]) -> tuple[str, ...]:
+    """The columns of the samples that the steps read; empty for all of them."""
+    of_each = [step.stage.columns_of(SAMPLES) for step in steps]
+    return tuple(dict.fromkeys(chain.from_iterable(of_each))) if all(of_each) else ()
+
+
+def make_chain(
+    links: Sequence[Link], tables: Mapping[str, Any], parsers: Mapping[str, dict[str, Any]]
+) -> list[pl.DataFrame]:
+    """Run on a worker: the tables of the steps of a chain, by `tables` of samples by input.
+
+    `parsers` has the identity of the parser by the name of the tool, of the first step alone. The
+    list ends before a step that fails: it is made again by itself, where its error is told.
+    """
+    first, *others = links
+    given = _columns(first, tables)
+    work = make_with_parser if parsers else make_table
+    found = [work(first.stage, given, parsers, first.source)]
+    made: dict[str, pl.DataFrame] = {**tables, first.name: found[0]}
+    for one in others:
+        try:
+            given = _columns(one, {name: made[wire] for name, wire in one.inputs.items()})
+            made[one.name] = make_table(one.stage, given, {}, one.source)
+        except Exception:
+            break
+        found.append(made[one.name])
+    return found
+
+
+def _columns(one: Link, tables: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
+    """The columns of each table that a stage gets of a stored one."""
+    return {
+        name: table.select(
+            one.stage.columns_of(name) or content_columns(one.stage.inputs[name].row)
+        )
+        for name, table in tables.items()
+    }
+
+
+class MadeAhead:
+    """Tables that workers made with those of a step before, until their own step takes them."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, TableBuffer] = {}
+        self._needs: dict[str, dict[str, str | None]] = {}
+        self._made: dict[str, str] = {}
+
+    def expect(self, steps: Collection[Step], inputs: Mapping[str, Artifact]) -> None:
+        """Make room for the tables of `steps`, which are made of the samples of `inputs`."""
+        self._made[SAMPLES] = inputs[SAMPLES].artifact_id
+        for step in steps:
+            self._parts[step.name] = TableBuffer()
+
+    def add(self, name: str, part: pl.DataFrame) -> None:
+        """Keep the next part of the table of a step."""
+        self._parts[name].add(part)
+
+    def made(self, name: str, artifact: Artifact) -> None:
+        """Note that the table of a step of a chain is stored."""
+        self._made[name] = artifact.artifact_id
+
+    def take(self, step: Step, inputs: Mapping[str, Artifact]) -> TableBuffer | None:
+        """The parts of the table of a step if they were made of `inputs`; they are given once."""
+        parts = self._parts.pop(step.name, None)
+        same = all(self._made.get(need) == inputs[need].artifact_id for need in step.needs)
+        whole = parts is not None and len(parts) == inputs[SAMPLES].shards
+        return parts if whole and same else None
