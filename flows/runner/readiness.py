@@ -136,7 +136,8 @@ def space_needed(prepared: Prepared, store: Store, *, wanted: Collection[str]) -
     source = f"the last run of {prepared.pipeline.name}"
     if added is None:
         added, source = prepared.samples.size, "the size of the samples"
-    copy = size + added if prepared.pipeline.read_copy else 0
+    # Older versions of DuckDB, which read it, compress texts to twice the size.
+    copy = 2 * (size + added) if prepared.pipeline.read_copy else 0
     return SpaceNeeded(added, copy, source)
 
 

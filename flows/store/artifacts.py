@@ -9,7 +9,13 @@ import polars as pl
 
 from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.fingerprint import Digest
-from claimflow.flows.store.segments import IN_ORDER, columns_of, rows_of, write_parts
+from claimflow.flows.store.segments import (
+    IN_ORDER,
+    columns_of,
+    in_digest_order,
+    rows_of,
+    write_parts,
+)
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.base import Stage
 from claimflow.stages.rows import Row, Verdict, canonical
@@ -87,7 +93,7 @@ class ArtifactWriter:
                 self._delete_unfinished(connection)
                 insert(connection, "audit.artifacts", self._record())
             for part in write_parts(connection, self._row, self._id, shard, frames):
-                self._digest.add(part)
+                self._digest.add(in_digest_order(self._row, part))
                 self._row_count += part.height
                 if "status" in part.columns:
                     self._failures += part.filter(pl.col("status") == "failed").height

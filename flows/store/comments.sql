@@ -312,7 +312,7 @@ COMMENT ON COLUMN audit.artifact_segments."segment" IS 'its number in stored.sam
 COMMENT ON TABLE audit.segments IS 'One row is a segment';
 COMMENT ON COLUMN audit.segments."kind" IS 'as in audit.artifact_segments';
 COMMENT ON COLUMN audit.segments."segment" IS 'its number in the table that holds its rows';
-COMMENT ON COLUMN audit.segments."digest" IS 'hash of all columns of its rows, which are stored once; NULL where the sample has none';
+COMMENT ON COLUMN audit.segments."digest" IS 'hash of all columns of its rows: two segments with equal rows are one; NULL where the sample has no rows';
 
 COMMENT ON TABLE audit.artifact_parts IS 'One row is a part of a table';
 COMMENT ON COLUMN audit.artifact_parts."artifact_id" IS 'the table';
@@ -324,7 +324,7 @@ COMMENT ON COLUMN audit.artifact_parts."digest" IS 'hash of that list, which is 
 COMMENT ON TABLE audit.parts IS 'One row is a segment in a list of segments';
 COMMENT ON COLUMN audit.parts."part" IS 'the list';
 COMMENT ON COLUMN audit.parts."place" IS 'the place of the segment, from 0';
-COMMENT ON COLUMN audit.parts."segment" IS 'the segment';
+COMMENT ON COLUMN audit.parts."segment" IS 'the segment, of the kind that audit.artifact_parts names';
 
 COMMENT ON TABLE audit.batches IS 'One row is a batch of calls at half the price, which a provider answers within a day';
 COMMENT ON COLUMN audit.batches."batch_id" IS 'a batch; the provider stores this id with it';

@@ -22,22 +22,15 @@ written after the last: where it is, the tables that it lists are complete."""
 
 _REPLIES: Final = "audit.replies"
 
+_INTERNAL: Final = ("artifact_parts", "languages", "parts", "segments")
+"""Tables of `audit` that only lead to rows in the store; the views have these rows."""
+
 _TABLE_OF_RUN: Final = (
     "artifact_id IN (SELECT artifact_id FROM audit.run_steps WHERE run_id = $run)"
 )
 
-_SEGMENT_OF_RUN: Final = (
-    "(kind, segment) IN "
-    f"(SELECT (kind, segment) FROM audit.artifact_segments WHERE {_TABLE_OF_RUN})"
-)
-
 _OF_RUN: Final = {
     "audit.artifacts": _TABLE_OF_RUN,
-    "audit.artifact_parts": _TABLE_OF_RUN,
-    "audit.parts": f"part IN (SELECT part FROM audit.artifact_parts WHERE {_TABLE_OF_RUN})",
-    "audit.segments": _SEGMENT_OF_RUN,
-    "audit.languages": "segment IN (SELECT segment FROM audit.artifact_segments "
-    f"WHERE kind = 'samples' AND {_TABLE_OF_RUN})",
     "audit.batch_calls": "batch_id IN (SELECT batch_id FROM audit.batches WHERE run_id = $run)",
     # Reused rows name calls of the runs that made them.
     "audit.calls": "run_id = $run OR call_id IN (SELECT call_id FROM claims WHERE run_id = $run) "
@@ -79,11 +72,13 @@ def export_tables(
 
 
 def _table_names(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """The views of rows in the order of the row models, then the tables of `audit`."""
+    """The views of rows in the order of the row models, languages, then the tables of `audit`."""
     audit = connection.execute(
-        "SELECT 'audit.' || table_name FROM duckdb_tables() WHERE schema_name = 'audit' ORDER BY 1"
+        "SELECT 'audit.' || table_name FROM duckdb_tables() WHERE schema_name = 'audit' "
+        "AND NOT list_contains($internal, table_name) ORDER BY 1",
+        {"internal": list(_INTERNAL)},
     ).fetchall()
-    return [*(row.table for row in row_kinds()), *(name for (name,) in audit)]
+    return [*(row.table for row in row_kinds()), "text_languages", *(name for (name,) in audit)]
 
 
 def _write(

@@ -1,8 +1,10 @@
 """Integrity checks of a whole store."""
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import duckdb
 import polars as pl
@@ -11,9 +13,15 @@ from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.artifacts import Artifact, read_shards
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.schema import SCHEMA_VERSION, content_columns_at
-from claimflow.flows.store.segments import rows_of
+from claimflow.flows.store.segments import (
+    by_shard,
+    in_digest_order,
+    list_digest,
+    rows_of,
+    segment_digests,
+)
 from claimflow.flows.store.store import Store
-from claimflow.stages.rows import Claim, Row, RubricVerdict, Score, Verdict, row_kinds
+from claimflow.stages.rows import Claim, Row, RubricVerdict, Verdict, row_kinds
 from claimflow.stages.tables import schema
 
 CALLS_OF_VOTES: Final = "unnest((ballot ->> '$[*].call_id')::UUID[])"
@@ -54,9 +62,9 @@ def check_store(store: Store, *, newest: bool = False) -> Checked:
     """Check every complete table and every reference of a store, part by part.
 
     With `newest` only the tables of the newest run of each pipeline, and of its newest whole run.
-    Digests are computed again from the rows; a table that was made under an older schema
-    version has the digest of the columns of that version. Fields marked AUDIT are in no digest:
-    only their numbers and references can be checked. The store is opened for one table at a time.
+    Digests of tables, segments and lists of segments are computed again; a table that was made
+    under an older schema version has the digest of the columns of that version. What DuckDB cannot
+    read is a fault as well. The store is opened for one table at a time.
     Files beside it that hold calls which could not be saved are faults, too.
     """
     found: list[Damage] = []
@@ -64,17 +72,51 @@ def check_store(store: Store, *, newest: bool = False) -> Checked:
         every = connection.execute("SELECT count(*) FROM audit.runs").fetchall()[0][0]
         runs = [str(run) for (run,) in connection.execute(_NEWEST if newest else _ALL).fetchall()]
         artifacts = _artifacts(connection, runs if newest else None)
+        found += _unknown_kinds(connection)
     for artifact, row in artifacts:
-        with store.reading() as connection:
-            found += _table_faults(connection, artifact, row)
+        found += _readable(
+            store, partial(_table_faults, artifact=artifact, row=row), _place(artifact)
+        )
     ids = [artifact.artifact_id for artifact, _ in artifacts]
-    with store.reading() as connection:
-        found += _not_finite(connection, ids)
-        found += _impossible_calls(connection)
-    found += _reference_faults(store, runs, ids)
+    found += _readable(store, partial(_not_finite, tables=ids), ("stored", "numbers"))
+    found += _readable(store, _impossible_calls, ("audit.calls", "numbers"))
+    for reference in _REFERENCES:
+        for run in runs if "$run" in reference.query else [""]:
+            given = {"run": run, "tables": ids}
+            values = {name: value for name, value in given.items() if f"${name}" in reference.query}
+            place = (reference.table, f"names of {reference.target}")
+            found += _readable(store, partial(_faults, reference=reference, values=values), place)
     found += _unreadable_journals(store)
     rows = sum(artifact.row_count for artifact, _ in artifacts)
     return Checked(len(runs), int(every), len(artifacts), rows, found)
+
+
+def _place(artifact: Artifact) -> tuple[str, str]:
+    return artifact.kind, f"artifact {artifact.artifact_id}"
+
+
+def _readable(
+    store: Store,
+    faults: Callable[[duckdb.DuckDBPyConnection], Iterator[Damage]],
+    place: tuple[str, str],
+) -> list[Damage]:
+    """The faults that a check finds, or that it cannot read what it checks."""
+    try:
+        with store.reading() as connection:
+            return list(faults(connection))
+    except duckdb.Error as error:
+        return [Damage(*place, f"cannot be read ({str(error).splitlines()[0]})")]
+
+
+def _unknown_kinds(connection: duckdb.DuckDBPyConnection) -> Iterator[Damage]:
+    """One fault for each artifact whose rows would be in a table that claimflow does not have."""
+    found = connection.execute(
+        "SELECT artifact_id::VARCHAR, kind FROM audit.artifacts "
+        "WHERE NOT list_contains($kinds, kind) ORDER BY 1",
+        {"kinds": [row.table for row in row_kinds()]},
+    ).fetchall()
+    for artifact_id, kind in found:
+        yield Damage("audit.artifacts", f"artifact {artifact_id}", f"there is no table {kind!r}")
 
 
 _ALL: Final = "SELECT run_id FROM audit.runs ORDER BY started_at"
@@ -172,6 +214,19 @@ _REFERENCES: Final = (
         "FROM audit.artifact_segments ANTI JOIN audit.segments USING (kind, segment) "
         "WHERE list_contains($tables, artifact_id::VARCHAR)",
     ),
+    _Reference(
+        "audit.languages",
+        "a sample",
+        "SELECT 'segments' AS place, segment AS name FROM audit.languages ANTI JOIN "
+        "(SELECT segment FROM audit.segments WHERE kind = 'samples') USING (segment)",
+    ),
+    _Reference(
+        "audit.runs",
+        "a step",
+        "SELECT 'run ' || run_id AS place, step_count || ' steps' AS name FROM audit.runs "
+        "WHERE status = 'done' AND step_count > "
+        "(SELECT count(*) FROM audit.run_steps WHERE run_steps.run_id = runs.run_id)",
+    ),
     *(
         _Reference(
             row.table,
@@ -185,23 +240,15 @@ _REFERENCES: Final = (
 )
 
 
-def _reference_faults(store: Store, runs: Sequence[str], tables: Sequence[str]) -> Iterator[Damage]:
-    """One fault for each place, with the number of rows and the first names in them."""
-    for reference in _REFERENCES:
-        for run in runs if "$run" in reference.query else [""]:
-            given = {"run": run, "tables": list(tables)}
-            values = {name: value for name, value in given.items() if f"${name}" in reference.query}
-            with store.reading() as connection:
-                yield from list(_faults(connection, reference, values))
-
-
 def _faults(
     connection: duckdb.DuckDBPyConnection, reference: _Reference, values: dict[str, Any]
 ) -> Iterator[Damage]:
+    """One fault for each place, with the number of rows and the first names in them."""
     found = connection.execute(
         "SELECT place, count(*), count(DISTINCT name), "
-        f"list(DISTINCT name::VARCHAR ORDER BY name::VARCHAR)[:{_SHOWN}] "
-        f"FROM ({reference.query}) GROUP BY place ORDER BY place",
+        f"list(DISTINCT name ORDER BY name)[:{_SHOWN}] "
+        f"FROM (SELECT place, coalesce(name::VARCHAR, 'NULL') AS name FROM ({reference.query})) "
+        "GROUP BY place ORDER BY place",
         values,
     ).fetchall()
     for place, count, different, names in found:
@@ -230,26 +277,68 @@ def _table_faults(
     connection: duckdb.DuckDBPyConnection, artifact: Artifact, row: type[Row]
 ) -> Iterator[Damage]:
     def damage(what: str) -> Damage:
-        return Damage(artifact.kind, f"artifact {artifact.artifact_id}", what)
+        return Damage(*_place(artifact), what)
 
-    digests = _digests(row)
+    digests, as_stored = _digests(row), _digests(row)
     count = failed = 0
+    segments: list[pl.DataFrame] = []
     for part in _parts(connection, artifact, row):
+        segments.append(segment_digests(row, part))
+        counted = in_digest_order(row, part)
         for digest in digests:
+            digest.add(counted)
+        # Before schema version 11 the order of rows was that in which their stage made them.
+        for digest in as_stored if counted is not part else ():
             digest.add(part)
         count += part.height
         failed += part.filter(pl.col("status") == "failed").height if "status" in part else 0
     if count != artifact.row_count:
         yield damage(f"has {_rows(count)}, and {artifact.row_count:,} are on record")
-    elif artifact.digest not in {digest.value() for digest in digests} and (
-        artifact.digest not in _digests_by_rank(connection, artifact, row)
-    ):
+    elif artifact.digest not in {digest.value() for digest in (*digests, *as_stored)}:
         yield damage(f"its rows are not those that were written (digest {artifact.digest})")
+    else:
+        other = _other_segments(connection, row, segments)
+        if other:
+            listed = ", ".join(str(one) for one in other[:_SHOWN]) + ", ..." * (len(other) > _SHOWN)
+            noun = "segment has" if len(other) == 1 else "segments have"
+            yield damage(
+                f"{len(other):,} {noun} other rows than were written, in columns that say how a "
+                f"row came about, or another digest ({listed})"
+            )
+    yield from map(damage, _list_faults(connection, artifact))
     if failed != artifact.failures:
         yield damage(f"has {failed:,} failed rows, and {artifact.failures:,} are on record")
     repeated = _repeated_keys(connection, artifact, row)
     if repeated:
         yield damage(f"{_rows(repeated)} too many with the same key ({', '.join(row.key)})")
+
+
+def _other_segments(
+    connection: duckdb.DuckDBPyConnection, row: type[Row], found: Sequence[pl.DataFrame]
+) -> list[int]:
+    """The segments of a table whose digest is not on record, or on record more than once."""
+    if not any(part.height for part in found):
+        return []
+    query = (
+        "SELECT incoming.segment FROM incoming LEFT JOIN audit.segments AS stored "
+        "ON stored.segment = incoming.segment AND stored.kind = $kind GROUP BY ALL "
+        "HAVING count(*) <> 1 OR any_value(stored.digest) IS DISTINCT FROM "
+        "any_value(incoming.digest)::UUID ORDER BY ALL"
+    )
+    return read_table(connection, query, pl.concat(found), kind=row.table)["segment"].to_list()
+
+
+def _list_faults(connection: duckdb.DuckDBPyConnection, artifact: Artifact) -> Iterator[str]:
+    """What is wrong with the lists of segments of the parts of a table."""
+    lists = connection.execute(
+        "SELECT shard, any_value(digest), list(segment ORDER BY place) "
+        "FROM audit.artifact_parts JOIN audit.parts USING (part) "
+        "WHERE artifact_id = $id GROUP BY shard ORDER BY shard",
+        {"id": artifact.artifact_id},
+    ).fetchall()
+    for shard, digest, segments in lists:
+        if digest != UUID(list_digest(segments)):
+            yield f"the list of the segments of its part {shard} is not the one that was written"
 
 
 def _digests(row: type[Row]) -> list[Digest]:
@@ -259,30 +348,14 @@ def _digests(row: type[Row]) -> list[Digest]:
     return [Digest(row, names) for names in columns]
 
 
-def _digests_by_rank(
-    connection: duckdb.DuckDBPyConnection, artifact: Artifact, row: type[Row]
-) -> Iterator[str]:
-    """The digests of a table with the first rows of all samples first, then the second, and so on.
-
-    Before schema version 11 the scores of a part were in that order: by metric, then by sample.
-    """
-    if row is not Score:
-        return
-    digests = _digests(row)
-    for part in _parts(connection, artifact, row):
-        rank = pl.int_range(pl.len()).over("sample_id")
-        by_rank = part.with_columns(rank=rank).sort("shard", "rank", maintain_order=True)
-        for digest in digests:
-            digest.add(by_rank)
-    yield from (digest.value() for digest in digests)
-
-
 def _parts(
     connection: duckdb.DuckDBPyConnection, artifact: Artifact, row: type[Row]
 ) -> Iterator[pl.DataFrame]:
     for first in range(0, artifact.shards, _PARTS_AT_ONCE):
-        last = min(first + _PARTS_AT_ONCE, artifact.shards) - 1
-        yield read_shards(connection, row, artifact, [first, last])
+        shards = range(first, min(first + _PARTS_AT_ONCE, artifact.shards))
+        columns = ("segment", *row.model_fields)
+        rows = read_shards(connection, row, artifact, shards, columns=columns)
+        yield from by_shard(rows, shards)
 
 
 def _repeated_keys(

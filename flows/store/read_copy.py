@@ -27,6 +27,9 @@ _STORAGE_VERSION: Final = "v1.1.0"
 _COMPRESSION: Final = " USING COMPRESSION ZSTD"
 """What the SQL of a column says that is compressed with zstd, which DuckDB 1.1 does not read."""
 
+_NAME: Final = """format('"{}"."{}"', schema_name, table_name)"""
+"""SQL for the name of a table in SQL."""
+
 _LOG: Final = logging.getLogger("claimflow")
 
 
@@ -109,14 +112,14 @@ def rewritten(
 def _leave_compression_to_duckdb(connection: duckdb.DuckDBPyConnection) -> None:
     """Make the tables of `structure` anew that name a compression: older versions lack it."""
     tables = connection.execute(
-        "SELECT schema_name || '.' || table_name, sql, comment FROM duckdb_tables() "
+        f"SELECT {_NAME}, sql, comment FROM duckdb_tables() "
         f"WHERE database_name = 'structure' AND contains(sql, '{_COMPRESSION}')"
     ).fetchall()
     connection.execute("USE structure")
     for table, sql, about in tables:
         columns = connection.execute(
             "SELECT column_name, comment FROM duckdb_columns() "
-            "WHERE database_name = 'structure' AND schema_name || '.' || table_name = $table",
+            f"WHERE database_name = 'structure' AND {_NAME} = $table",
             {"table": table},
         ).fetchall()
         connection.execute(f"DROP TABLE {table}")
@@ -124,8 +127,9 @@ def _leave_compression_to_duckdb(connection: duckdb.DuckDBPyConnection) -> None:
         named = [(f"TABLE {table}", about)]
         named += [(f'COLUMN {table}."{column}"', comment) for column, comment in columns]
         for what, comment in named:
-            text = (comment or "").replace("'", "''")
-            connection.execute(f"COMMENT ON {what} IS '{text}'")
+            if comment is not None:
+                text = comment.replace("'", "''")
+                connection.execute(f"COMMENT ON {what} IS '{text}'")
     connection.execute(f"USE {ATTACHED_AS}")
 
 

@@ -10,11 +10,14 @@ from uuid import UUID
 import duckdb
 
 from claimflow.flows import __version__
-from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.errors import Fault, InputError, StoreBusyError
 from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.segments import (
+    IN_ORDER,
     by_shard,
     columns_of,
+    in_digest_order,
     rows_of,
     stored_lists,
     write_parts,
@@ -101,7 +104,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> 
             {"version": SCHEMA_VERSION, "by": __version__, "at": at},
         )
     elif found < SCHEMA_VERSION:
-        _migrate(connection, found)
+        _migrate(connection, path, found)
     columns = _stored_columns(connection)
     _refuse_missing_columns(path, columns)
     new = [row for row in row_kinds() if row.table not in columns]
@@ -165,7 +168,7 @@ def content_columns_at(row: type[Row], version: int) -> tuple[str, ...]:
     return tuple(name for name in content_columns(row) if name not in later)
 
 
-def _migrate(connection: duckdb.DuckDBPyConnection, found: int) -> None:
+def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, found: int) -> None:
     """Bring the tables of a store from schema version `found` to ours, in its transaction."""
     kinds = {row.table: row for row in row_kinds()}
     for version in range(found + 1, SCHEMA_VERSION + 1):
@@ -183,14 +186,36 @@ def _migrate(connection: duckdb.DuckDBPyConnection, found: int) -> None:
     if found < 7:
         connection.execute(_ADDED_PLUGIN)
     if found < 11:
-        _write_anew(connection)
+        _write_anew(connection, path)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
 
 
-def _write_anew(connection: duckdb.DuckDBPyConnection) -> None:
-    """What schema version 11 changed: rows are stored as segments, and the ledger is compressed."""
+def _write_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """What schema version 11 changed: rows are stored as segments, and the ledger is compressed.
+
+    Raises `StoreBusyError` while a run is in progress, which may be one of an older claimflow, and
+    `InputError` for indexes that somebody made on a table that is written anew.
+    """
+    # Runs are read by means of a store.
+    from claimflow.flows.store.runs import in_progress
+
+    for run_id, host, process in in_progress(connection):
+        where = f"process {process} on {host}"
+        what = f"run {run_id} is in progress ({where}), and the store has an older schema version"
+        raise StoreBusyError(f"{path}: {what}; wait for it")
+    indexes = connection.execute(
+        "SELECT schema_name || '.' || index_name, schema_name || '.' || table_name "
+        "FROM duckdb_indexes() WHERE schema_name IN ('stored', 'audit') ORDER BY ALL"
+    ).fetchall()
+    if indexes:
+        hint = "drop it, and make it again after the migration"
+        raise InputError(
+            Fault(str(path), f"has the index {index} on {table}, which is written anew", hint)
+            for index, table in indexes
+        )
     for row in row_kinds():
-        _cut_into_segments(connection, row)
+        if "artifact_id" in _columns(connection, row):
+            _cut_into_segments(connection, row)
     if "artifact_id" in connection.table("audit.languages").columns:
         connection.execute(_LANGUAGES_OF_SEGMENTS)
     for table in ("replies", "calls"):
@@ -206,8 +231,6 @@ def _cut_into_segments(connection: duckdb.DuckDBPyConnection, row: type[Row]) ->
     Before schema version 11 each artifact had all its rows for itself. Rows without a complete
     artifact, which a killed run left, go.
     """
-    if "artifact_id" not in _columns(connection, row):
-        return
     old = f"stored.{row.table}_by_artifact"
     connection.execute(f"ALTER TABLE stored.{row.table} RENAME TO {row.table}_by_artifact")
     connection.execute(_table_sql(row))
@@ -218,6 +241,7 @@ def _cut_into_segments(connection: duckdb.DuckDBPyConnection, row: type[Row]) ->
     ).fetchall()
     names = ", ".join(f'"{name}"' for name in row.model_fields)
     for artifact_id, shards in artifacts:
+        moved = False
         for first in range(0, shards, _PARTS_AT_ONCE):
             numbers = range(first, min(first + _PARTS_AT_ONCE, shards))
             rows = read_table(
@@ -228,8 +252,38 @@ def _cut_into_segments(connection: duckdb.DuckDBPyConnection, row: type[Row]) ->
                 first=numbers[0],
                 last=numbers[-1],
             )
-            write_parts(connection, row, artifact_id, first, by_shard(rows, numbers))
+            given = by_shard(rows, numbers)
+            parts = write_parts(connection, row, artifact_id, first, given)
+            moved |= any(
+                not in_digest_order(row, part).equals(before)
+                for part, before in zip(parts, given, strict=True)
+            )
+        if moved:
+            _digest_again(connection, row, artifact_id, old)
     connection.execute(f"DROP TABLE {old}")
+
+
+def _digest_again(
+    connection: duckdb.DuckDBPyConnection, row: type[Row], artifact_id: str, old: str
+) -> None:
+    """Replace the digest of a table whose rows are in another order than they were in `old`.
+
+    A digest that is not that of the old rows stays, for `verify` to report.
+    """
+    names = columns_of(row, row.model_fields)
+    one = f"WHERE artifact_id = '{artifact_id}'"
+    before = read_table(connection, f"SELECT * FROM {old} AS rows {one} ORDER BY shard, rowid")
+    after = read_table(connection, f"SELECT shard, {names} FROM {rows_of(row)} {one} {IN_ORDER}")
+    counted = [in_digest_order(row, part) for part in after.partition_by("shard")]
+    for columns in {content_columns_at(row, version) for version in ADDED}:
+        digest, new = Digest(row, columns), Digest(row, columns)
+        digest.add(before)
+        for part in counted:
+            new.add(part)
+        connection.execute(
+            f"UPDATE audit.artifacts SET digest = $new {one} AND digest = $old",
+            {"new": new.value(), "old": digest.value()},
+        )
 
 
 _PARTS_AT_ONCE: Final = 5
@@ -389,19 +443,20 @@ def _sql_type(row: type[Row], name: str) -> str:
 
 def _stored_type(row: type[Row], name: str) -> str:
     """The type of a column in the schema stored, with its compression where we choose it."""
-    if name in stored_lists(row):
-        return f"VARCHAR {_ZSTD}"
-    return _sql_type(row, name) + (f" {_ZSTD}" if name in _TEXTS else "")
+    kind = "VARCHAR" if name in stored_lists(row) else _sql_type(row, name)
+    return f"{kind} USING COMPRESSION zstd" if name in _TEXTS.get(row.table, ()) else kind
 
 
-_ZSTD: Final = "USING COMPRESSION zstd"
-
-_TEXTS: Final = frozenset(
-    {"user_input", "response", "reference", "metadata", "claim", "sentence", "criterion"}
-    | {"evidence", "reason", "ballot", "details"}
-)
-"""The columns that zstd compresses, as the prompts and replies in store.sql: texts of people and
-models, and JSON. DuckDB would take a method that is eight times slower and half as good."""
+_TEXTS: Final[dict[str, tuple[str, ...]]] = {
+    "samples": ("user_input", "response", "reference", "retrieved_contexts", "metadata"),
+    "claims": ("claim",),
+    "sentence_matches": ("sentence",),
+    "verdicts": ("evidence", "reason", "ballot"),
+    "rubric_verdicts": ("reason", "ballot"),
+}
+"""The columns that zstd compresses, as the prompts and replies in store.sql: texts that differ from
+row to row. DuckDB would take a method that is eight times slower and half as good for them, but
+better for texts that repeat, such as the reasons of scores."""
 
 
 def _sql(file: str) -> str:

@@ -15,7 +15,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.store.arrow import insert, read_table
-from claimflow.stages.rows import Claim, Row, Sample
+from claimflow.stages.rows import Claim, Row, Sample, Score
 from claimflow.stages.tables import python_type
 
 # No field of a row begins with an underscore.
@@ -60,6 +60,17 @@ IN_ORDER: Final = "ORDER BY placed.shard, placed.place, rows.rowid"
 """The order of the rows of an artifact."""
 
 
+def in_digest_order(row: type[Row], part: pl.DataFrame) -> pl.DataFrame:
+    """A part as `write_parts` returns it, in the order in which its rows count for a digest.
+
+    Of scores the first rows of all samples come first, then the second, and so on: metric by
+    metric, as most stages make them, and as they were stored before schema version 11.
+    """
+    if row is not Score:
+        return part
+    return part.sort(pl.int_range(pl.len()).over("sample_id"), maintain_order=True)
+
+
 def by_shard(table: pl.DataFrame, shards: Sequence[int]) -> list[pl.DataFrame]:
     """The rows of each of `shards`, without the column `shard`."""
     found = table.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
@@ -91,10 +102,11 @@ def write_parts(
         new = numbered.filter("new").select("shard", _PLACE, "segment", "digest")
         insert(connection, "audit.segments", new.select("segment", "digest"), kind=row.table)
         new_rows = rows.join(new, on=["shard", _PLACE], how="inner", maintain_order="left")
+        # Scores metric by metric: they compress to a fraction of the size.
         insert(
             connection,
             f"stored.{row.table}",
-            new_rows.select("segment", *row.model_fields),
+            in_digest_order(row, new_rows).select("segment", *row.model_fields),
             as_json=stored_lists(row),
         )
         _write_lists(connection, row, artifact_id, numbered)
@@ -187,11 +199,16 @@ def _digests(row: type[Row], rows: pl.DataFrame, lengths: Iterable[int]) -> Iter
     """The digest of each segment over all columns of its rows; `lengths` are their numbers."""
     written = io.BytesIO()
     rows.select(*row.model_fields).write_ndjson(written)
-    lines = written.getvalue().split(b"\n")
+    content = written.getvalue()
+    # A column that a later version adds holds NULL in older rows, and must not change digests.
+    # Quotation marks within texts are escaped, so only fields match.
+    for name in row.model_fields:
+        content = content.replace(f',"{name}":null'.encode(), b"")
+    lines = content.split(b"\n")
     start = 0
     for length in lengths:
-        content = b"\n".join(lines[start : start + length])
-        yield hashlib.blake2b(content, digest_size=16).hexdigest()
+        of_segment = b"\n".join(lines[start : start + length])
+        yield hashlib.blake2b(of_segment, digest_size=16).hexdigest()
         start += length
 
 
@@ -201,7 +218,7 @@ def _numbered(
     """`segments` with the number of each, `segment`, and whether it is `new`.
 
     A new segment gets the number of its sample where the kind does not have it yet, so that the
-    lists of several tables are the same.
+    lists of several tables are the same. A sample without rows is left out where it has it.
     """
     found = read_table(connection, _FOUND, segments, kind=row.table)
     ((newest,),) = connection.execute(
@@ -212,6 +229,7 @@ def _numbered(
         new=pl.col("known").is_null() & ~pl.col("same").fill_null(value=False),
         segment=pl.coalesce("known", pl.when(pl.col("same").fill_null(value=True)).then(_OWN)),
     )
+    chosen = chosen.filter(pl.col("segment").is_not_null() | pl.col("digest").is_not_null())
     fresh = pl.col("segment").is_null()
     return chosen.with_columns(segment=pl.coalesce("segment", newest + fresh.cum_sum()))
 
@@ -228,6 +246,18 @@ LEFT JOIN stored AS own ON own.segment = {_OWN}
 """
 
 
+def segment_digests(row: type[Row], rows: pl.DataFrame) -> pl.DataFrame:
+    """The columns `segment` and `digest` of rows with their `segment`, in the order of a table."""
+    lengths = rows.group_by("segment", maintain_order=True).len()
+    digests = pl.Series("digest", list(_digests(row, rows, lengths["len"])), pl.String)
+    return lengths.select("segment", digests)
+
+
+def list_digest(segments: list[int]) -> str:
+    """The digest of a list of segments."""
+    return hashlib.blake2b(repr(segments).encode(), digest_size=16).hexdigest()
+
+
 def _write_lists(
     connection: duckdb.DuckDBPyConnection,
     row: type[Row],
@@ -236,10 +266,7 @@ def _write_lists(
 ) -> None:
     """Write the list of segments of each part, unless an artifact has the same."""
     shards = numbered.group_by("shard", maintain_order=True).agg("segment")
-    digests = [
-        hashlib.blake2b(repr(numbers).encode(), digest_size=16).hexdigest()
-        for numbers in shards["segment"].to_list()
-    ]
+    digests = [list_digest(numbers) for numbers in shards["segment"].to_list()]
     lists = shards.select("shard", pl.Series("digest", digests))
     known = read_table(
         connection,

@@ -16,8 +16,7 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import row_kinds
 
 RECORD = (
-    "artifact_parts artifacts batch_calls batches calibrations calls canaries edits gates labels "
-    "languages parts segments "
+    "artifacts batch_calls batches calibrations calls canaries edits gates labels "
     "readers run_steps runs store tags"
 ).split()
 
@@ -52,7 +51,9 @@ def test_every_table_except_replies_is_written(
     assert export() == 0
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     kinds = [row.table for row in row_kinds()]
-    assert names == sorted(f"{name}.parquet" for name in [*kinds, *(f"audit.{n}" for n in RECORD)])
+    assert names == sorted(
+        f"{name}.parquet" for name in [*kinds, "text_languages", *(f"audit.{n}" for n in RECORD)]
+    )
     assert f"{tmp_path}/out/claims.parquet: 12 rows" in capsys.readouterr().out.splitlines()
     claims = pl.read_parquet(tmp_path / "out/claims.parquet")
     assert claims.height == 12
@@ -64,12 +65,11 @@ def test_every_table_except_replies_is_written(
 
 def test_the_languages_of_one_run_are_those_of_its_samples(finished: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(finished / "small.duckdb", tmp_path / "small.duckdb"))
-    with Store(path).writing() as connection:
-        connection.execute("INSERT INTO audit.languages VALUES (0, 'response', 'German')")
     [run_id, _] = runs(finished)
-    (written,) = export_tables(Store(path), tmp_path, tables=["audit.languages"], run_id=run_id)
-    assert written.rows > 0
-    assert 0 not in set(pl.read_parquet(written.place)["segment"])
+    (written,) = export_tables(Store(path), tmp_path, tables=["text_languages"], run_id=run_id)
+    found = pl.read_parquet(written.place)
+    assert set(found["sample_id"]) == {"tower", "birth", "silence"}
+    assert set(found["run_id"]) == {run_id}
 
 
 def test_the_rows_of_one_run_include_reused_tables(

@@ -1,4 +1,6 @@
 import gzip
+import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -13,14 +15,16 @@ import pytest
 from pydantic import create_model
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.errors import InputError
+from claimflow.flows.errors import InputError, StoreBusyError
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.integrity import check_store
 from claimflow.flows.store.query import query
 from claimflow.flows.store.read_copy import read_copy_path
 from claimflow.flows.store.runs import Coverage, find_run
 from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, content_columns_at
 from claimflow.flows.store.store import Store, migrate
-from claimflow.stages.rows import Claim, Row, Sample, SentenceMatch, row_kinds
+from claimflow.stages.rows import Claim, Row, Sample, Score, SentenceMatch, row_kinds
 
 DATA = Path(__file__).parents[1] / "data"
 FIRST = DATA / "first_release/small.duckdb.gz"
@@ -182,6 +186,63 @@ def test_the_tables_of_a_store_of_version_10_are_reused(
     with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()), chdir(folder):
         assert main(["run", "small.yaml"]) == 0
     assert ": 3 samples, 0 steps made, 8 reused" in printed.getvalue()
+
+
+def test_a_store_is_not_migrated_while_a_run_is_in_progress(tenth: Store) -> None:
+    with duckdb.connect(tenth.path) as connection:
+        connection.execute(
+            "UPDATE audit.runs SET status = 'running', host = $host, process = $process "
+            "WHERE started_at = (SELECT max(started_at) FROM audit.runs)",
+            {"host": platform.node(), "process": os.getpid()},
+        )
+    with pytest.raises(StoreBusyError) as caught:
+        migrate(tenth)
+    assert "is in progress (process " in str(caught.value)
+    assert ask(tenth, "SELECT schema_version FROM audit.store") == [(10,)]
+
+
+def test_an_index_on_a_table_that_is_written_anew_is_named(tenth: Store) -> None:
+    with duckdb.connect(tenth.path) as connection:
+        connection.execute("CREATE INDEX mine ON stored.claims (sample_id)")
+    with pytest.raises(InputError) as caught:
+        migrate(tenth)
+    assert str(caught.value) == (
+        f"{tenth.path}: has the index stored.mine on stored.claims, which is written anew; drop "
+        "it, and make it again after the migration"
+    )
+    assert ask(tenth, "SELECT schema_version FROM audit.store") == [(10,)]
+
+
+def test_a_table_whose_rows_change_their_order_gets_the_digest_of_the_new_order(
+    tenth: Store,
+) -> None:
+    def digest(rows: str) -> str:
+        with duckdb.connect(tenth.path) as connection:
+            table = read_table(connection, rows)
+        whole = Digest(Score)
+        whole.add(table)
+        return whole.value()
+
+    step = "deterministic_faithfulness"
+    [(artifact,)] = ask(
+        tenth, f"SELECT min(artifact_id)::VARCHAR FROM audit.run_steps WHERE step = '{step}'"
+    )
+    one = f"artifact_id = '{artifact}'"
+    with duckdb.connect(tenth.path) as connection:
+        # As a stage of another package may make them: the last sample first.
+        connection.execute(
+            f"CREATE TABLE moved AS FROM stored.scores WHERE {one} ORDER BY rowid DESC"
+        )
+        connection.execute(f"DELETE FROM stored.scores WHERE {one}")
+        connection.execute("INSERT INTO stored.scores FROM moved")
+        connection.execute("DROP TABLE moved")
+    reversed_rows = digest(f"FROM stored.scores WHERE {one} ORDER BY rowid")
+    with duckdb.connect(tenth.path) as connection:
+        connection.execute(f"UPDATE audit.artifacts SET digest = '{reversed_rows}' WHERE {one}")
+    migrate(tenth)
+    assert check_store(tenth).faults == []
+    [(stored,)] = ask(tenth, f"SELECT digest::VARCHAR FROM audit.artifacts WHERE {one}")
+    assert stored != reversed_rows
 
 
 @pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2])
