@@ -298,7 +298,7 @@ def test_a_limit_reads_the_first_samples_only(tmp_path: Path) -> None:
 def test_samples_beyond_the_memory_limit_spill_to_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.samples.reader._SPILL_BYTES", 1000)
+    monkeypatch.setattr("claimflow.flows.samples.buffer._SPILL_BYTES", 1000)
     write_jsonl(tmp_path / "s.jsonl", [{"id": n, "response": "x" * 100} for n in range(600)])
     assert [row["sample_id"] for row in rows(read(tmp_path, "s.jsonl"))] == [
         str(n) for n in range(600)
