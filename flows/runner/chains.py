@@ -119,6 +119,7 @@ class MadeAhead:
     def take(self, step: Step, inputs: Mapping[str, Artifact]) -> TableBuffer | None:
         """The parts of the table of a step if they were made of `inputs`; they are given once."""
         parts = self._parts.pop(step.name, None)
+        if parts is None:
+            return None
         same = all(self._made.get(need) == inputs[need].artifact_id for need in step.needs)
-        whole = parts is not None and len(parts) == inputs[SAMPLES].shards
-        return parts if whole and same else None
+        return parts if same and len(parts) == inputs[SAMPLES].shards else None

@@ -15,6 +15,7 @@ from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.schema import SCHEMA_VERSION, content_columns_at
 from claimflow.flows.store.segments import (
     by_shard,
+    groups_of_parts,
     in_digest_order,
     list_digest,
     rows_of,
@@ -32,9 +33,6 @@ UNREADABLE: Final = ".unreadable"
 
 _SHOWN: Final = 3
 """Names that a message lists."""
-
-_PARTS_AT_ONCE: Final = 5
-"""Parts of a table that are in memory at the same time."""
 
 
 class Damage(NamedTuple):
@@ -281,9 +279,9 @@ def _table_faults(
 
     digests, as_stored = _digests(row), _digests(row)
     count = failed = 0
-    segments: list[pl.DataFrame] = []
+    other: list[int] = []
     for part in _parts(connection, artifact, row):
-        segments.append(segment_digests(row, part))
+        other += _other_segments(connection, row, part)
         counted = in_digest_order(row, part)
         for digest in digests:
             digest.add(counted)
@@ -296,15 +294,13 @@ def _table_faults(
         yield damage(f"has {_rows(count)}, and {artifact.row_count:,} are on record")
     elif artifact.digest not in {digest.value() for digest in (*digests, *as_stored)}:
         yield damage(f"its rows are not those that were written (digest {artifact.digest})")
-    else:
-        other = _other_segments(connection, row, segments)
-        if other:
-            listed = ", ".join(str(one) for one in other[:_SHOWN]) + ", ..." * (len(other) > _SHOWN)
-            noun = "segment has" if len(other) == 1 else "segments have"
-            yield damage(
-                f"{len(other):,} {noun} other rows than were written, in columns that say how a "
-                f"row came about, or another digest ({listed})"
-            )
+    elif other:
+        listed = ", ".join(str(one) for one in other[:_SHOWN]) + ", ..." * (len(other) > _SHOWN)
+        noun = "segment has" if len(other) == 1 else "segments have"
+        yield damage(
+            f"{len(other):,} {noun} other rows than were written, in columns that say how a "
+            f"row came about, or another digest ({listed})"
+        )
     yield from map(damage, _list_faults(connection, artifact))
     if failed != artifact.failures:
         yield damage(f"has {failed:,} failed rows, and {artifact.failures:,} are on record")
@@ -314,18 +310,17 @@ def _table_faults(
 
 
 def _other_segments(
-    connection: duckdb.DuckDBPyConnection, row: type[Row], found: Sequence[pl.DataFrame]
+    connection: duckdb.DuckDBPyConnection, row: type[Row], part: pl.DataFrame
 ) -> list[int]:
-    """The segments of a table whose digest is not on record, or on record more than once."""
-    if not any(part.height for part in found):
-        return []
+    """The segments of a part whose digest is not on record, or on record more than once."""
     query = (
         "SELECT incoming.segment FROM incoming LEFT JOIN audit.segments AS stored "
         "ON stored.segment = incoming.segment AND stored.kind = $kind GROUP BY ALL "
         "HAVING count(*) <> 1 OR any_value(stored.digest) IS DISTINCT FROM "
         "any_value(incoming.digest)::UUID ORDER BY ALL"
     )
-    return read_table(connection, query, pl.concat(found), kind=row.table)["segment"].to_list()
+    found = segment_digests(row, part)
+    return read_table(connection, query, found, kind=row.table)["segment"].to_list()
 
 
 def _list_faults(connection: duckdb.DuckDBPyConnection, artifact: Artifact) -> Iterator[str]:
@@ -351,8 +346,7 @@ def _digests(row: type[Row]) -> list[Digest]:
 def _parts(
     connection: duckdb.DuckDBPyConnection, artifact: Artifact, row: type[Row]
 ) -> Iterator[pl.DataFrame]:
-    for first in range(0, artifact.shards, _PARTS_AT_ONCE):
-        shards = range(first, min(first + _PARTS_AT_ONCE, artifact.shards))
+    for shards in groups_of_parts(artifact.shards):
         columns = ("segment", *row.model_fields)
         rows = read_shards(connection, row, artifact, shards, columns=columns)
         yield from by_shard(rows, shards)

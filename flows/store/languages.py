@@ -9,7 +9,7 @@ import polars as pl
 from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.flows.store.schema import has_table
-from claimflow.flows.store.segments import columns_of, rows_of
+from claimflow.flows.store.segments import columns_of, groups_of_parts, rows_of
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Sample, SampleField
 from claimflow.stages.text.languages import language_of
@@ -24,10 +24,6 @@ TEXT_FIELDS: Final[tuple[SampleField, ...]] = (
 
 _LONGEST: Final = 1_000
 """Characters of a text that are read: enough to tell its language."""
-
-
-_PARTS_AT_ONCE: Final = 5
-"""Parts of a table of samples that are in memory at the same time."""
 
 
 class Reader(NamedTuple):
@@ -95,12 +91,10 @@ def stored_languages(store: Store, samples: Artifact) -> pl.DataFrame:
 
 def samples_without_languages(store: Store, samples: Artifact) -> Iterator[pl.DataFrame]:
     """The samples of a table whose languages are not in the store, in parts, with `segment`."""
-    for first in range(0, samples.shards, _PARTS_AT_ONCE):
-        last = first + _PARTS_AT_ONCE - 1
+    for shards in groups_of_parts(samples.shards):
+        ends = {"first": shards[0], "last": shards[-1]}
         with store.reading() as connection:
-            part = read_table(
-                connection, _WITHOUT_LANGUAGES, id=samples.artifact_id, first=first, last=last
-            )
+            part = read_table(connection, _WITHOUT_LANGUAGES, id=samples.artifact_id, **ends)
         yield part
 
 

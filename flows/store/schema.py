@@ -17,6 +17,7 @@ from claimflow.flows.store.segments import (
     IN_ORDER,
     by_shard,
     columns_of,
+    groups_of_parts,
     in_digest_order,
     rows_of,
     stored_lists,
@@ -194,7 +195,7 @@ def _write_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """What schema version 11 changed: rows are stored as segments, and the ledger is compressed.
 
     Raises `StoreBusyError` while a run is in progress, which may be one of an older claimflow, and
-    `InputError` for indexes that somebody made on a table that is written anew.
+    `InputError` where a table that is written anew has an index: claimflow makes none.
     """
     # Runs are read by means of a store.
     from claimflow.flows.store.runs import in_progress
@@ -205,7 +206,9 @@ def _write_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         raise StoreBusyError(f"{path}: {what}; wait for it")
     indexes = connection.execute(
         "SELECT schema_name || '.' || index_name, schema_name || '.' || table_name "
-        "FROM duckdb_indexes() WHERE schema_name IN ('stored', 'audit') ORDER BY ALL"
+        "FROM duckdb_indexes() WHERE schema_name = 'stored' "
+        "OR (schema_name = 'audit' AND list_contains($anew, table_name)) ORDER BY ALL",
+        {"anew": list(_WRITTEN_ANEW)},
     ).fetchall()
     if indexes:
         hint = "drop it, and make it again after the migration"
@@ -216,13 +219,26 @@ def _write_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     for row in row_kinds():
         if "artifact_id" in _columns(connection, row):
             _cut_into_segments(connection, row)
-    if "artifact_id" in connection.table("audit.languages").columns:
-        connection.execute(_LANGUAGES_OF_SEGMENTS)
-    for table in ("replies", "calls"):
+    # A store without languages has been given their table in its new form.
+    by_segment = "segment" in connection.table("audit.languages").columns
+    tables = [table for table in _WRITTEN_ANEW if table != "languages" or not by_segment]
+    for table in tables:
         connection.execute(f"ALTER TABLE audit.{table} RENAME TO {table}_before")
-        connection.execute(_sql("store.sql"))
-        connection.execute(f"INSERT INTO audit.{table} BY NAME FROM audit.{table}_before")
+    connection.execute(_sql("store.sql"))
+    for table in tables:
+        connection.execute(f"INSERT INTO audit.{table} BY NAME {_WRITTEN_ANEW[table]}")
         connection.execute(f"DROP TABLE audit.{table}_before")
+
+
+_WRITTEN_ANEW: Final = {
+    "replies": "FROM audit.replies_before",
+    "calls": "FROM audit.calls_before",
+    # They had a row for each artifact.
+    "languages": "SELECT DISTINCT segment, field, language "
+    "FROM audit.languages_before JOIN stored.samples USING (sample_id) JOIN "
+    "(SELECT * FROM audit.artifact_segments WHERE kind = 'samples') USING (artifact_id, segment)",
+}
+"""The tables of `audit` whose form schema version 11 changed, with SQL for their rows."""
 
 
 def _cut_into_segments(connection: duckdb.DuckDBPyConnection, row: type[Row]) -> None:
@@ -242,8 +258,7 @@ def _cut_into_segments(connection: duckdb.DuckDBPyConnection, row: type[Row]) ->
     names = ", ".join(f'"{name}"' for name in row.model_fields)
     for artifact_id, shards in artifacts:
         moved = False
-        for first in range(0, shards, _PARTS_AT_ONCE):
-            numbers = range(first, min(first + _PARTS_AT_ONCE, shards))
+        for numbers in groups_of_parts(shards):
             rows = read_table(
                 connection,
                 f"SELECT shard, {names} FROM {old} WHERE artifact_id = $id "
@@ -253,7 +268,7 @@ def _cut_into_segments(connection: duckdb.DuckDBPyConnection, row: type[Row]) ->
                 last=numbers[-1],
             )
             given = by_shard(rows, numbers)
-            parts = write_parts(connection, row, artifact_id, first, given)
+            parts = write_parts(connection, row, artifact_id, numbers[0], given)
             moved |= any(
                 not in_digest_order(row, part).equals(before)
                 for part, before in zip(parts, given, strict=True)
@@ -284,24 +299,6 @@ def _digest_again(
             f"UPDATE audit.artifacts SET digest = $new {one} AND digest = $old",
             {"new": new.value(), "old": digest.value()},
         )
-
-
-_PARTS_AT_ONCE: Final = 5
-"""Parts of a table that are in memory at the same time during a migration."""
-
-_LANGUAGES_OF_SEGMENTS: Final = """
-CREATE OR REPLACE TEMP TABLE detected AS
-SELECT DISTINCT segment, field, language
-FROM audit.languages JOIN stored.samples USING (sample_id)
-JOIN (SELECT * FROM audit.artifact_segments WHERE kind = 'samples') USING (artifact_id, segment);
-DROP TABLE audit.languages;
-CREATE TABLE audit.languages (
-  segment BIGINT NOT NULL, field VARCHAR NOT NULL, language VARCHAR
-);
-INSERT INTO audit.languages FROM detected;
-DROP TABLE detected;
-"""
-"""What schema version 11 changed in `audit.languages`, which had a row for each artifact before."""
 
 
 def _stored_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:

@@ -71,6 +71,16 @@ def in_digest_order(row: type[Row], part: pl.DataFrame) -> pl.DataFrame:
     return part.sort(pl.int_range(pl.len()).over("sample_id"), maintain_order=True)
 
 
+_PARTS_AT_ONCE: Final = 5
+"""Parts of a table that are in memory at the same time."""
+
+
+def groups_of_parts(shards: int) -> Iterator[range]:
+    """The numbers of the parts of a table, in groups that are small enough for memory."""
+    for first in range(0, shards, _PARTS_AT_ONCE):
+        yield range(first, min(first + _PARTS_AT_ONCE, shards))
+
+
 def by_shard(table: pl.DataFrame, shards: Sequence[int]) -> list[pl.DataFrame]:
     """The rows of each of `shards`, without the column `shard`."""
     found = table.partition_by("shard", as_dict=True, include_key=False, maintain_order=True)
