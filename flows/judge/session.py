@@ -1,10 +1,11 @@
 """What all endpoints of a run share: event loop, providers, ledger writer, shared limits."""
 
 import asyncio
+import inspect
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -36,6 +37,46 @@ _WORKERS: Final = 4
 """Threads that prepare calls and wait for the store. More would wait for the interpreter's lock."""
 
 
+class _Threads(ThreadPoolExecutor):
+    """Threads that prepare calls, such as litellm's, and return a coroutine that sends them.
+
+    A wait that is cancelled drops the coroutine before it has begun. Python would print on the
+    user's terminal that it was never awaited.
+    """
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """As `Executor.submit`."""
+
+        def call() -> Any:
+            result = fn(*args, **kwargs)
+            return _Droppable(result) if inspect.iscoroutine(result) else result
+
+        return super().submit(call)
+
+
+class _Droppable(Coroutine[Any, Any, Any]):
+    """A coroutine that ends quietly when it is dropped before it has begun."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self._inner = inner
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._inner.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._inner.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._inner.throw(*error)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def __del__(self) -> None:
+        if inspect.getcoroutinestate(self._inner) == inspect.CORO_CREATED:
+            self._inner.close()
+
+
 class Loop:
     """An event loop in a thread of its own, started when first used."""
 
@@ -64,7 +105,7 @@ class Loop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._loop.set_default_executor(ThreadPoolExecutor(_WORKERS, "llm worker"))
+                self._loop.set_default_executor(_Threads(_WORKERS, "llm worker"))
                 self._thread = threading.Thread(
                     target=self._loop.run_forever, name="llm", daemon=True
                 )

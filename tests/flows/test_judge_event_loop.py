@@ -1,6 +1,9 @@
 import asyncio
+import gc
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -85,3 +88,31 @@ def test_an_unused_loop_is_never_started() -> None:
     before = set(threading.enumerate())
     Loop(at_end).close()
     assert set(threading.enumerate()) <= before
+
+
+def test_a_prepared_call_that_is_not_waited_for_any_more_is_dropped_quietly() -> None:
+    # A coroutine that is never awaited warns when it is freed, and a warning fails the test.
+    prepared = threading.Event()
+
+    async def send() -> str:
+        return "sent"
+
+    def prepare() -> Coroutine[Any, Any, str]:
+        prepared.wait()
+        return send()
+
+    async def call() -> str:
+        return await (await asyncio.get_running_loop().run_in_executor(None, prepare))
+
+    async def call_twice() -> str:
+        given_up = asyncio.create_task(call())
+        await asyncio.sleep(0)
+        given_up.cancel()
+        prepared.set()
+        await asyncio.wait({given_up})
+        return await call()
+
+    loop = Loop(at_end=nothing)
+    assert loop.run(call_twice()) == "sent"
+    loop.close()
+    gc.collect()
