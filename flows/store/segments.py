@@ -207,13 +207,16 @@ def _cut(
 
 def _digests(row: type[Row], rows: pl.DataFrame, lengths: Iterable[int]) -> Iterator[str]:
     """The digest of each segment over all columns of its rows; `lengths` are their numbers."""
-    written = io.BytesIO()
-    rows.select(*row.model_fields).write_ndjson(written)
-    content = written.getvalue()
     # A column that a later version adds holds NULL in older rows, and must not change digests.
+    first, *others = row.model_fields
+    nulls = {name: rows[name].null_count() for name in others}
+    written = io.BytesIO()
+    rows.select(first, *(one for one in others if nulls[one] < rows.height)).write_ndjson(written)
+    content = written.getvalue()
     # Quotation marks within texts are escaped, so only fields match.
-    for name in row.model_fields:
-        content = content.replace(f',"{name}":null'.encode(), b"")
+    for name in others:
+        if 0 < nulls[name] < rows.height:
+            content = content.replace(f',"{name}":null'.encode(), b"")
     lines = content.split(b"\n")
     start = 0
     for length in lengths:
