@@ -132,7 +132,13 @@ def cluster(folder: Path) -> Iterator[tuple[str, int]]:
             cwd=folder,
             stdout=log,
             stderr=log,
-            env=os.environ | {"PYTHONPATH": str(ROOT / ".package"), "POLARS_MAX_THREADS": "1"},
+            env=os.environ
+            | {
+                "PYTHONPATH": str(ROOT / ".package"),
+                "POLARS_MAX_THREADS": "1",
+                # Loop and work share an interpreter, which a tick interrupts 50 times a second.
+                "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+            },
             process_group=0,
         )
         try:

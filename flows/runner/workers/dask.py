@@ -37,8 +37,8 @@ _PORT: Final = 8786
 _CONNECT: Final = 10
 """Seconds to wait for the scheduler, and for its first worker."""
 
-_POLL_SECONDS: Final = 0.02
-"""Seconds between two checks whether a chunk is done and the run was stopped."""
+_POLL_SECONDS: Final = 0.2
+"""Seconds between two checks whether the run was stopped."""
 
 _COUNTED: Final = 5.0
 """Seconds for which the count of workers is reused."""
@@ -105,8 +105,10 @@ class DaskWorkers:
         return self._client.submit(call_same_code, *required, work, arguments, pure=False)
 
     def _result(self, future: Future, what: str) -> Any:
-        while not future.done():
-            if self._stop.wait(_POLL_SECONDS):
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
+        while not done.wait(_POLL_SECONDS):
+            if self._stop.is_set():
                 raise StoppedError
             self._count_workers()
         try:
