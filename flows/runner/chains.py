@@ -1,16 +1,18 @@
 """Chains: a step that workers make, and the steps that they make with it from the same samples."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.embedded_models import make_with_parser
 from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.make import is_importable, make_table
-from claimflow.flows.samples.buffer import TableBuffer
+from claimflow.flows.samples.buffer import TableQueue
 from claimflow.flows.store.artifacts import Artifact
 from claimflow.stages.base import Stage
 from claimflow.stages.tables import content_columns
@@ -95,31 +97,66 @@ def _columns(one: Link, tables: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
 
 
 class MadeAhead:
-    """Tables that workers made with those of a step before, until their own step takes them."""
+    """Tables that workers make before their own step asks for them.
+
+    A chain of the samples begins while these are still being stored. The other steps of a chain
+    are made with its first one.
+    """
 
     def __init__(self) -> None:
-        self._parts: dict[str, TableBuffer] = {}
-        self._needs: dict[str, dict[str, str | None]] = {}
+        self._parts: dict[str, TableQueue] = {}
         self._made: dict[str, str] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._closed = threading.Event()
 
-    def expect(self, steps: Collection[Step], inputs: Mapping[str, Artifact]) -> None:
-        """Make room for the tables of `steps`, which are made of the samples of `inputs`."""
-        self._made[SAMPLES] = inputs[SAMPLES].artifact_id
+    def expect(self, steps: Collection[Step]) -> None:
+        """Make room for the tables of `steps`."""
         for step in steps:
-            self._parts[step.name] = TableBuffer()
+            self._parts[step.name] = TableQueue()
 
     def add(self, name: str, part: pl.DataFrame) -> None:
         """Keep the next part of the table of a step."""
         self._parts[name].add(part)
 
+    def start(self, first: Step, parts: Generator[pl.DataFrame]) -> None:
+        """Begin to make the table of the first step of a chain, in a thread of its own."""
+        queue = self._parts[first.name] = TableQueue()
+
+        def read() -> None:
+            error = None
+            try:
+                for part in parts:
+                    queue.add(part)
+                    if self._closed.is_set():
+                        raise StoppedError
+            except BaseException as raised:
+                error = raised
+            parts.close()
+            queue.close(error)
+
+        self._threads[first.name] = thread = threading.Thread(target=read, name="chain")
+        thread.start()
+
     def made(self, name: str, artifact: Artifact) -> None:
-        """Note that the table of a step of a chain is stored."""
+        """Note that the samples, or the table of a step of a chain, are stored."""
         self._made[name] = artifact.artifact_id
 
-    def take(self, step: Step, inputs: Mapping[str, Artifact]) -> TableBuffer | None:
-        """The parts of the table of a step if they were made of `inputs`; they are given once."""
+    def take(self, step: Step, inputs: Mapping[str, Artifact]) -> TableQueue | None:
+        """The parts of the table of a step if they are made of `inputs`; they are given once."""
         parts = self._parts.pop(step.name, None)
-        if parts is None:
+        if parts is None or any(
+            self._made.get(need) != inputs[need].artifact_id for need in step.needs
+        ):
             return None
-        same = all(self._made.get(need) == inputs[need].artifact_id for need in step.needs)
-        return parts if same and len(parts) == inputs[SAMPLES].shards else None
+        if step.name not in self._threads:
+            # A chain that broke has fewer.
+            if len(parts) != inputs[SAMPLES].shards:
+                return None
+            parts.close()
+        return parts
+
+    def close(self) -> None:
+        """End what is still being made; waits for it."""
+        self._closed.set()
+        for thread in self._threads.values():
+            thread.join()

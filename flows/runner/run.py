@@ -134,6 +134,7 @@ class Run:
             workers,
             stop,
             observer,
+            again=selection.again,
             followers=partial(
                 followers,
                 steps=selection.steps,
@@ -172,6 +173,8 @@ class Run:
                 self._stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
+            finally:
+                self._builder.close()
 
     def _make(self, name: str, inputs: Mapping[str, Artifact]) -> Artifact:
         """The table of a step, reused or made from `inputs`, the tables of the steps it needs."""
@@ -212,14 +215,13 @@ class Run:
         self, step: Step | None, provenance: Provenance, inputs: Mapping[str, Artifact]
     ) -> tuple[Artifact, int]:
         if step is None:
-            return self._builder.build_samples(provenance), 0
+            return self._builder.build_samples(provenance, self._steps.values()), 0
         tools = self._toolbox.lend(step)
         return self._builder.build(
             step,
             provenance,
             inputs,
             tools,
-            anew=step.name in self._again,
             in_batches=self._toolbox.asks_in_batches(step),
             part_made=partial(self._toolbox.part_made, step.name),
         )

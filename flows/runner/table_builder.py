@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -33,6 +33,7 @@ from claimflow.flows.store.artifacts import (
     read_artifact,
     read_shards,
 )
+from claimflow.flows.store.fingerprint import step_recipe
 from claimflow.flows.store.segments import by_shard
 from claimflow.flows.store.store import Store
 from claimflow.stages.base import Stage
@@ -56,6 +57,12 @@ part are made, nor for the slowest of its answers."""
 _EMBEDDED: Final = CachedEmbedder, CachedEntailment, StoppableParser
 """The tools whose models can run on workers."""
 
+_CHUNK_BYTES: Final = 8 << 20
+"""Bytes of samples that a worker gets at once; Dask warns of 10 MB."""
+
+_AHEAD: Final = 4
+"""Steps that workers begin while the samples are being stored."""
+
 _SIDE_BY_SIDE: Final = 4
 """Parts whose questions a cluster answers at the same time: 160 batches of texts."""
 
@@ -64,7 +71,11 @@ Item = TypeVar("Item")
 
 
 class TableBuilder:
-    """Builds the tables of one run; raises `StoppedError` when the run was stopped."""
+    """Builds the tables of one run; raises `StoppedError` when the run was stopped.
+
+    The tables of the steps in `again` are made anew, without rows of earlier tables. `followers`
+    gives the steps that can be made together with one.
+    """
 
     def __init__(
         self,
@@ -73,6 +84,8 @@ class TableBuilder:
         workers: Workers,
         stop: threading.Event,
         observer: RunObserver,
+        *,
+        again: Collection[str] = (),
         followers: Callable[[Step], Sequence[Step]] = lambda _: (),
     ) -> None:
         self._samples = samples
@@ -80,14 +93,27 @@ class TableBuilder:
         self._stop = stop
         self._observer = observer
         self._workers = workers
+        self._again = again
         self._followers = followers
+        self._unchanged: dict[str, pl.DataFrame] = {}
         self._ahead = MadeAhead()
 
-    def build_samples(self, provenance: Provenance) -> Artifact:
-        """Write the table of the samples."""
+    def close(self) -> None:
+        """End what workers make that no step has asked for."""
+        self._ahead.close()
+
+    def build_samples(self, provenance: Provenance, steps: Iterable[Step] = ()) -> Artifact:
+        """Write the table of the samples; meanwhile workers begin with those of `steps`."""
+        for step in islice(filter(self._can_begin, steps), _AHEAD):
+            chain = self._chain(step, {})
+            cut = _pieces_on_workers(step.stage, {}, self._workers, self._samples.count)
+            parts = self._sample_parts(sample_columns(chain) or tuple(Sample.model_fields))
+            self._ahead.start(step, self._parts_of_workers(chain, parts, {}, cut=cut))
         shards = -(-self._samples.count // SHARD)
         writer = ArtifactWriter(self._store, Sample, provenance, shards=shards)
-        return self._write(writer, SAMPLES, self._samples.shards(SHARD), GROUP)
+        artifact = self._write(writer, SAMPLES, self._samples.shards(SHARD), GROUP)
+        self._ahead.made(SAMPLES, artifact)
+        return artifact
 
     def build(
         self,
@@ -96,7 +122,6 @@ class TableBuilder:
         inputs: Mapping[str, Artifact],
         tools: Mapping[str, Any],
         *,
-        anew: bool,
         in_batches: bool = False,
         part_made: Callable[[], None] = lambda: None,
     ) -> tuple[Artifact, int]:
@@ -104,23 +129,19 @@ class TableBuilder:
 
         With `in_batches` all parts are made at the same time, so that they wait together.
         `part_made` is called in the thread of a part when it is made beside others. Returns the
-        table and the number of samples whose rows were copied from an earlier table, which is 0
-        where the table is made `anew`.
+        table and the number of samples whose rows were copied from an earlier table.
         """
         stage = step.stage
         shards = inputs[SAMPLES].shards if stage.per_sample else 1
         writer = ArtifactWriter(self._store, stage.makes, provenance, shards=shards)
-        made_ahead = self._ahead.take(step, inputs) if stage.per_sample else None
-        if made_ahead is not None:
-            artifact = self._write(writer, step.name, made_ahead, AT_ONCE)
-            self._ahead.made(step.name, artifact)
-            return artifact, 0
         size = GROUP
-        unchanged = pl.DataFrame()
-        if can_reuse_rows(stage) and not anew:
-            samples = self._samples.shards(SHARD)
-            unchanged = unchanged_samples(self._store, stage, provenance.recipe, samples)
-        if not stage.per_sample:
+        unchanged = self._unchanged_samples(step, provenance.recipe)
+        made_ahead = self._ahead.take(step, inputs) if stage.per_sample else None
+        parts: Iterable[pl.DataFrame]
+        if made_ahead is not None:
+            parts = made_ahead
+            size = GROUP if stage.by_row else AT_ONCE
+        elif not stage.per_sample:
             parts = _make_whole(self._store, step, inputs, tools)
         elif _can_batch_parts(stage, tools):
             size = AT_ONCE
@@ -131,26 +152,19 @@ class TableBuilder:
             parts = self._until_stopped(
                 table.parts(
                     _grouped(range(shards), GROUP),
-                    lambda changed: _make_parts(
-                        [step], changed, tools, self._workers, self._ahead, samples=remaining
-                    ),
+                    lambda changed: self._parts([step], changed, tools, samples=remaining),
                 )
             )
         else:
             size = 1 if tools else GROUP  # Rows that cost model calls are written at once.
-            count = self._samples.count
-            chain = [step]
-            if _pieces_on_workers(stage, tools, self._workers, count):
-                chain += self._followers(step)
-                self._ahead.expect(chain[1:], inputs)
+            chain = self._chain(step, tools)
+            self._ahead.made(SAMPLES, inputs[SAMPLES])
             read = _input_parts(self._store, chain, inputs, of=shards, size=size)
-            parts = _make_parts(
+            parts = self._parts(
                 chain,
                 self._until_stopped(read),
                 tools,
-                self._workers,
-                self._ahead,
-                samples=count,
+                samples=self._samples.count,
                 in_batches=in_batches,
                 part_made=part_made,
             )
@@ -166,6 +180,94 @@ class TableBuilder:
             )
             empty = pl.DataFrame(schema=schema(stage.makes))
             return self._write(writer, step.name, [empty] * shards, size), 0
+
+    def _unchanged_samples(self, step: Step, recipe: str) -> pl.DataFrame:
+        """Those whose rows are in an earlier table, as `unchanged_samples` returns them."""
+        if step.name not in self._unchanged:
+            reuse = can_reuse_rows(step.stage) and step.name not in self._again
+            self._unchanged[step.name] = (
+                unchanged_samples(self._store, step.stage, recipe, self._samples.shards(SHARD))
+                if reuse
+                else pl.DataFrame()
+            )
+        return self._unchanged[step.name]
+
+    def _can_begin(self, step: Step) -> bool:
+        """Whether workers can make the whole table of a step that needs nothing but the samples."""
+        stage = step.stage
+        alone = set(step.needs) == {SAMPLES} and not stage.needed_tools
+        return (
+            alone
+            and _pieces_on_workers(stage, {}, self._workers, self._samples.count) > 0
+            and self._unchanged_samples(step, step_recipe(stage, {})).is_empty()
+        )
+
+    def _sample_parts(self, columns: Sequence[str]) -> Iterator[Tables]:
+        for part in self._until_stopped(self._samples.shards(SHARD)):
+            yield {SAMPLES: part.select(columns)}
+
+    def _chain(self, step: Step, tools: Mapping[str, Any]) -> list[Step]:
+        """A step, and those whose tables workers make with it, if they make it."""
+        if not _pieces_on_workers(step.stage, tools, self._workers, self._samples.count):
+            return [step]
+        others = self._followers(step)
+        self._ahead.expect(others)
+        return [step, *others]
+
+    def _parts(
+        self,
+        chain: Sequence[Step],
+        parts: Iterable[Tables],
+        tools: Mapping[str, Any],
+        *,
+        samples: int,
+        in_batches: bool = False,
+        part_made: Callable[[], None] = lambda: None,
+    ) -> Iterator[pl.DataFrame]:
+        """The rows that the first step of a chain makes of each part of that many `samples`, in
+        order."""
+        stage = chain[0].stage
+        in_threads = partial(_make_in_threads, stage, parts, tools, part_made=part_made)
+        embedded = all(isinstance(tool, _EMBEDDED) for tool in tools.values())
+        if not embedded:
+            return in_threads(side_by_side=-(-samples // SHARD) if in_batches else _AT_ENDPOINT)
+        cut = _pieces_on_workers(stage, tools, self._workers, samples)
+        if cut:
+            return self._parts_of_workers(chain, parts, tools, cut=cut)
+        if tools and self._workers.worth(1):
+            return in_threads(side_by_side=_SIDE_BY_SIDE)
+        return (make_table(stage, tables, tools) for tables in parts)
+
+    def _parts_of_workers(
+        self,
+        chain: Sequence[Step],
+        parts: Iterable[Tables],
+        parsers: Mapping[str, StoppableParser],
+        *,
+        cut: int,
+    ) -> Generator[pl.DataFrame]:
+        """Parts of the first step made by workers, and those of the other steps, to be kept.
+
+        A part that is samples alone is cut into `cut` chunks.
+        """
+        counts: deque[int] = deque()
+        links = [link(step) for step in chain]
+        tools = {name: parser.identity for name, parser in parsers.items()}
+
+        def chunks() -> Iterator[tuple[Sequence[Link], Tables, Tables]]:
+            for tables in parts:
+                pieces = _pieces(tables, cut)
+                counts.append(len(pieces))
+                for piece in pieces:
+                    yield links, piece, tools
+
+        made = self._workers.each(make_chain, chunks(), what=chain[0].stage.use)
+        for first in made:
+            of_part = [first, *islice(made, counts.popleft() - 1)]
+            # A chain that broke in one chunk is shorter.
+            for step, *pieces in zip(chain[1:], *(one[1:] for one in of_part), strict=False):
+                self._ahead.add(step.name, pl.concat(pieces))
+            yield pl.concat(one[0] for one in of_part)
 
     def _write(
         self, writer: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
@@ -225,34 +327,6 @@ def _input_parts(
             yield {name: tables[number] for name, tables in parts.items()}
 
 
-def _make_parts(
-    chain: Sequence[Step],
-    parts: Iterable[Tables],
-    tools: Mapping[str, Any],
-    workers: Workers,
-    ahead: MadeAhead,
-    *,
-    samples: int,
-    in_batches: bool = False,
-    part_made: Callable[[], None] = lambda: None,
-) -> Iterator[pl.DataFrame]:
-    """The rows that the first step of a chain makes of each part of that many `samples`, in order.
-
-    Workers make those of the other steps with them, for `ahead` to keep.
-    """
-    stage = chain[0].stage
-    in_threads = partial(_make_in_threads, stage, parts, tools, part_made=part_made)
-    embedded = all(isinstance(tool, _EMBEDDED) for tool in tools.values())
-    if not embedded:
-        return in_threads(side_by_side=-(-samples // SHARD) if in_batches else _AT_ENDPOINT)
-    cut = _pieces_on_workers(stage, tools, workers, samples)
-    if cut:
-        return _make_on_workers(chain, parts, tools, workers, ahead, cut=cut)
-    if tools and workers.worth(1):
-        return in_threads(side_by_side=_SIDE_BY_SIDE)
-    return (make_table(stage, tables, tools) for tables in parts)
-
-
 def _pieces_on_workers(
     stage: Stage, tools: Mapping[str, Any], workers: Workers, samples: int
 ) -> int:
@@ -265,36 +339,6 @@ def _pieces_on_workers(
     if parsers:
         cut = max(cut, -(-min(samples, SHARD) // _PARSED))
     return cut if workers.worth(of * cut) else 0
-
-
-def _make_on_workers(
-    chain: Sequence[Step],
-    parts: Iterable[Tables],
-    parsers: Mapping[str, StoppableParser],
-    workers: Workers,
-    ahead: MadeAhead,
-    *,
-    cut: int,
-) -> Iterator[pl.DataFrame]:
-    """Parts made by workers; a part that is samples alone is cut into `cut` chunks."""
-    counts: deque[int] = deque()
-    links = [link(step) for step in chain]
-    tools = {name: parser.identity for name, parser in parsers.items()}
-
-    def chunks() -> Iterator[tuple[Sequence[Link], Tables, Tables]]:
-        for tables in parts:
-            pieces = _pieces(tables, cut)
-            counts.append(len(pieces))
-            for piece in pieces:
-                yield links, piece, tools
-
-    made = workers.each(make_chain, chunks(), what=chain[0].stage.use)
-    for first in made:
-        of_part = [first, *islice(made, counts.popleft() - 1)]
-        # A chain that broke in one chunk is shorter.
-        for step, *pieces in zip(chain[1:], *(one[1:] for one in of_part), strict=False):
-            ahead.add(step.name, pl.concat(pieces))
-        yield pl.concat(one[0] for one in of_part)
 
 
 def _make_in_threads(
@@ -329,12 +373,14 @@ def _make_in_threads(
 
 
 def _pieces(tables: Tables, cut: int) -> list[Tables]:
-    if cut == 1 or set(tables) != {"samples"}:
+    """The samples of a part in `cut` chunks, or in more where these would be large."""
+    if set(tables) != {SAMPLES}:
         return [tables]
-    samples = tables["samples"]
+    samples = tables[SAMPLES]
+    cut = max(cut, -(-int(samples.estimated_size()) // _CHUNK_BYTES))
     size = max(1, -(-samples.height // cut))
     starts = range(0, max(1, samples.height), size)
-    return [{"samples": samples.slice(start, size)} for start in starts]
+    return [{SAMPLES: samples.slice(start, size)} for start in starts]
 
 
 def _can_batch_parts(stage: Stage, tools: Mapping[str, Any]) -> bool:

@@ -1,10 +1,12 @@
-"""Tables kept aside: in memory while they are small, then in a file."""
+"""Tables kept aside: in memory while they are small, then in files."""
 
 import io
 import tempfile
 import threading
 import weakref
+from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from typing import IO, Final
 
 import polars as pl
@@ -43,3 +45,60 @@ class TableBuffer:
                 packed = self._file.read(size)
             yield pl.read_ipc_stream(packed)
             position += size
+
+
+class TableQueue:
+    """Tables that one thread adds and another one reads, once: beyond 32 MiB they are in files.
+
+    The files have no names.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[IO[bytes], int]] = deque()
+        self._in_memory = 0
+        self._added = 0
+        self._closed = False
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def add(self, table: pl.DataFrame) -> None:
+        """Add a table."""
+        packed = io.BytesIO()
+        table.write_ipc_stream(packed)
+        size = packed.getbuffer().nbytes
+        file: IO[bytes] = packed
+        if self._in_memory + size > _SPILL_BYTES:
+            # The reader closes it.
+            file = tempfile.TemporaryFile()  # noqa: SIM115
+            file.write(packed.getbuffer())
+            size = 0
+        with self._changed:
+            self._waiting.append((file, size))
+            self._in_memory += size
+            self._added += 1
+            self._changed.notify()
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Say that no table follows; the reader raises `error` at the end."""
+        with self._changed:
+            self._closed = True
+            self._error = self._error or error
+            self._changed.notify()
+
+    def __len__(self) -> int:
+        """The number of tables that were added."""
+        return self._added
+
+    def __iter__(self) -> Iterator[pl.DataFrame]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    if self._error is not None:
+                        raise self._error
+                    return
+                file, size = self._waiting.popleft()
+                self._in_memory -= size
+            with closing(file):
+                file.seek(0)
+                yield pl.read_ipc_stream(file)

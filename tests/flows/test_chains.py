@@ -1,6 +1,7 @@
 """Steps that workers make together with the step whose rows they need."""
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Generator, Mapping
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner import table_builder
 from claimflow.flows.runner.chains import MadeAhead, followers, link, make_chain, sample_columns
@@ -88,9 +90,10 @@ def test_tables_are_taken_once_and_only_where_they_were_made_of_the_inputs(
 
     def ahead(parts: int) -> MadeAhead:
         made = MadeAhead()
-        made.expect([scores], {"samples": inputs["samples"]})
+        made.expect([scores])
         for _ in range(parts):
             made.add(scores.name, SAMPLES)
+        made.made("samples", inputs["samples"])
         made.made(matches.name, inputs["context_matches"])
         return made
 
@@ -103,6 +106,54 @@ def test_tables_are_taken_once_and_only_where_they_were_made_of_the_inputs(
     for need, table in inputs.items():
         other = inputs | {need: table._replace(artifact_id="another")}
         assert ahead(2).take(scores, other) is None
+
+
+def test_a_chain_begins_before_the_samples_are_stored(steps: Mapping[str, Step]) -> None:
+    matches = steps["context_matches"]
+    inputs = {"samples": artifact("samples")}
+    made = MadeAhead()
+    made.start(matches, (part for part in [SAMPLES, SAMPLES]))
+    made.made("samples", inputs["samples"])
+    taken = made.take(matches, inputs)
+    assert taken is not None
+    assert [part.height for part in taken] == [1, 1]
+    made.close()
+
+
+def test_an_error_of_a_chain_is_raised_after_its_parts(steps: Mapping[str, Step]) -> None:
+    def parts() -> Generator[pl.DataFrame]:
+        yield SAMPLES
+        raise StoppedError
+
+    matches = steps["context_matches"]
+    made = MadeAhead()
+    made.start(matches, parts())
+    made.made("samples", artifact("samples"))
+    taken = made.take(matches, {"samples": artifact("samples")})
+    assert taken is not None
+    parts_read = iter(taken)
+    assert next(parts_read).equals(SAMPLES)
+    with pytest.raises(StoppedError):
+        next(parts_read)
+    made.close()
+
+
+def test_a_chain_that_is_not_wanted_ends_with_the_run(steps: Mapping[str, Step]) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def parts() -> Generator[pl.DataFrame]:
+        try:
+            while True:
+                begun.set()
+                yield SAMPLES
+        finally:
+            ended.set()
+
+    made = MadeAhead()
+    made.start(steps["context_matches"], parts())
+    begun.wait()
+    made.close()
+    assert ended.is_set()
 
 
 def test_workers_make_the_rows_of_a_run_and_of_one_process(
@@ -123,7 +174,10 @@ def test_workers_make_the_rows_of_a_run_and_of_one_process(
         folder = tmp_path / str(count)
         folder.mkdir()
         path = write_small(folder)
-        path.write_text(path.read_text("utf-8") + f"workers: {{count: {count}}}\n", "utf-8")
+        # A second chain, which reads other columns of the samples.
+        step = "  reference_matches: {use: lexical_match, against: reference}\n"
+        text = path.read_text("utf-8").replace("steps:\n", f"steps:\n{step}")
+        path.write_text(f"{text}workers: {{count: {count}}}\n", "utf-8")
         asked.clear()
         with chdir(folder):
             assert main(["run", "small.yaml"]) == 0
