@@ -3,6 +3,7 @@
 import base64
 import json
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -54,17 +55,22 @@ def html_report(run: RunDocument, *, against: str | None = None, samples: int = 
     ranked = ranked_samples(run.store, run.run_id, samples, before=first)
     entries = sample_entries(run.store, run.run_id, ranked.rows(), comparison)
     payload = pack_entries(entries, most=_MAX_PAYLOAD)
+    metrics = list(_metrics(run))
     facts = {
         "head": run.head,
         "version": __version__,
         "counts": run.counts,
         "partial": run.partial_line,
         "no_means": run.no_means,
-        "metrics": list(_metrics(run)),
+        "metrics": metrics,
+        # The worst samples of a metric come first.
+        "sorts": defaultdict(
+            str, {one["name"]: "-score" if one["lower"] else "score" for one in metrics}
+        ),
         "slices": _slices(run),
         "untaught": run.untaught_line,
         "gate_columns": GATE_COLUMNS,
-        "gates": [(one.outcome, gate_cells(one)) for one in run.gates],
+        "gates": [(one.metric, one.outcome, gate_cells(one)) for one in run.gates],
         "judges": list(_judge_lines(run)),
         "reliability": [_svg(one) for one in reliability_svgs(run.corrected)],
         "steps": run.steps.rows(named=True),
@@ -174,7 +180,10 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "steps": comparison_text.step_change_lines(comparison),
         "only": list(comparison_text.one_sided_lines(comparison)),
         "columns": comparison_text.METRIC_COLUMNS,
-        "metrics": [(one.finding, row) for one, row in zip(comparison.metrics, rows, strict=True)],
+        "metrics": [
+            (one.metric, one.lower_is_better, one.finding, row)
+            for one, row in zip(comparison.metrics, rows, strict=True)
+        ],
         "note": comparison_text.METRIC_NOTE,
         "causes": comparison_text.cause_rows(comparison),
         "plot": _svg(comparison_svg(comparison)),

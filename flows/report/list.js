@@ -35,9 +35,12 @@ function counts(sample) {
 // A sample as a row of the list; `rank` is its place in the unsorted list.
 function rowOf(sample, rank) {
   const texts = [sample.sample_id, sample.user_input, sample.response, sample.reference, ...(sample.retrieved_contexts || []), ...sample.claims.map((claim) => claim.claim)];
+  const changes = sample.changes || { claims: [], scores: [] };
   return { sample, rank, counts: counts(sample), text: texts.filter(Boolean).join("\n").toLowerCase(),
     scores: new Map(sample.scores.map((one) => [scoreName(one, sample.scores), one])),
-    changed: sample.changes ? sample.changes.claims.length : 0 };
+    failures: new Set([...sample.claims, ...sample.claims.flatMap((claim) => claim.verdicts), ...sample.checks].map((one) => one.failure).filter(Boolean)),
+    changed: changes.claims.length, causes: new Set(changes.claims.map((one) => one.cause)),
+    moved: new Map(changes.scores.map((one) => [one.name, one.difference])) };
 }
 
 function options(values, first) {
@@ -57,11 +60,16 @@ function sliceOptions(samples) {
     .flatMap(([key, values]) => [...values].sort().map((value) => [JSON.stringify([key, value]), `${key}: ${value}`]));
 }
 
-function controls(samples, against) {
+const distinct = (sets) => [...new Set(sets.flatMap((one) => [...one]))].sort().map((one) => [one, one]);
+
+function controls(rows, against) {
+  const samples = rows.map((row) => row.sample);
   const control = (label, name, input) => { input.setAttribute("name", name); return node("label", {}, label, input); };
   const metrics = [...new Set(samples.flatMap((sample) => sample.scores.map((one) => scoreName(one, sample.scores))))];
   const slices = sliceOptions(samples);
   const verdicts = ["entailed", "contradicted", "neutral", "failed"].map((one) => [one, `${SIGNS[one]} ${one}`]);
+  const failures = distinct(rows.map((row) => row.failures));
+  const causes = distinct(rows.map((row) => row.causes));
   const bound = () => node("input", { type: "number", step: "any" });
   return [
     control("Search", "text", node("input", { type: "search", placeholder: "ids, texts, claims" })),
@@ -71,6 +79,8 @@ function controls(samples, against) {
     control("Has a claim", "verdict", options(verdicts, "of any verdict")),
     slices.length ? control("Slice", "slice", options(slices, "all samples")) : null,
     against ? control("Changed", "changed", options([["flipped", "verdict flipped"], ["changed", "anything changed"], ["same", "nothing changed"]], "all samples")) : null,
+    causes.length ? control("Cause of a change", "cause", options(causes, "any")) : null,
+    failures.length ? control("Failure", "failure", options(failures, "any or none")) : null,
     node("button", { type: "reset" }, "Clear")].filter(Boolean);
 }
 
@@ -81,6 +91,8 @@ function tests(value, scoreOf) {
     from: (row, wanted) => scoreOf(row) !== null && scoreOf(row) >= Number(wanted),
     to: (row, wanted) => scoreOf(row) !== null && scoreOf(row) <= Number(wanted),
     verdict: (row, wanted) => row.counts[wanted] > 0,
+    failure: (row, wanted) => row.failures.has(wanted),
+    cause: (row, wanted) => row.causes.has(wanted),
     slice: (row, wanted) => { const [key, of] = JSON.parse(wanted); return String(row.sample.metadata[key]) === of; },
     status: (row, wanted) => [...row.scores].some(([name, one]) => one.status === wanted && (!value("metric") || name === value("metric"))),
     changed: ({ sample: { changes } }, wanted) => (wanted === "flipped"
@@ -103,25 +115,28 @@ function sorted(rows, get, down) {
 function explore(samples) {
   const { against } = byId("packed").dataset;
   const rows = samples.map(rowOf);
-  const state = { sort: null, down: false, shown: PAGE, open: null, rows };
+  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, address: "", following: false, rows };
   const [filters, list] = [byId("filters"), byId("list")];
-  filters.append(...controls(samples, against));
+  filters.append(...controls(rows, against));
 
   const value = (name) => (filters.elements[name] ? filters.elements[name].value : "");
   const scoreOf = (row) => (value("metric") ? (row.scores.get(value("metric")) || { score: null }).score : row.sample.mean);
+  const movedOf = (row) => { const moved = row.moved.get(value("metric")); return moved === undefined ? null : moved; };
+  // The name in the address, the title, the value of a row, and the title in words.
   const columns = [
-    ["sample", (row) => row.sample.sample_id], ["question", (row) => row.sample.user_input || ""], ["mean", scoreOf],
-    ["✓", (row) => row.counts.entailed, "verdicts entailed"], ["✗", (row) => row.counts.contradicted, "verdicts contradicted"],
-    ["?", (row) => row.counts.neutral, "verdicts neutral"], ["!", (row) => row.counts.failed, "failed rows"],
-    ...(against ? [["changed claims", (row) => row.changed]] : [])];
+    ["sample", "sample", (row) => row.sample.sample_id], ["question", "question", (row) => row.sample.user_input || ""], ["score", "mean", scoreOf],
+    ["entailed", "✓", (row) => row.counts.entailed, "verdicts entailed"], ["contradicted", "✗", (row) => row.counts.contradicted, "verdicts contradicted"],
+    ["neutral", "?", (row) => row.counts.neutral, "verdicts neutral"], ["failed", "!", (row) => row.counts.failed, "failed rows"],
+    ...(against ? [["changed", "changed claims", (row) => row.changed], ["difference", "B - A", movedOf, "difference of the metric, B - A"]] : [])];
 
   function sortBy(number) {
     state.down = state.sort === number ? !state.down : false;
     state.sort = number;
     draw();
+    tell();
     list.tHead.querySelectorAll("button")[number].focus();
   }
-  function head([named, get, aloud], number) {
+  function head([, named, get, aloud], number) {
     const name = get === scoreOf ? value("metric") || named : named;
     const order = state.sort === number ? (state.down ? "descending" : "ascending") : "none";
     const arrow = { descending: " ▼", ascending: " ▲", none: "" }[order];
@@ -135,13 +150,13 @@ function explore(samples) {
     return node("tr", { class: open ? "current" : null, click: () => show(row) },
       node("th", { scope: "row", class: "id" }, node("button", { type: "button", class: "open", "aria-current": String(open) }, node("bdi", {}, row.sample.sample_id))),
       node("td", { class: "asked", dir: "auto" }, short + (short.length < asked.length ? "…" : "")),
-      columns.slice(2).map(([, get]) => node("td", { class: "number" }, get === scoreOf ? digits(get(row)) : String(get(row)))));
+      columns.slice(2).map(([, , get]) => node("td", { class: "number" }, get === scoreOf ? digits(get(row)) : get === movedOf ? signedOrDash(get(row)) : String(get(row)))));
   }
   const openers = () => [...list.tBodies[0].querySelectorAll("button.open")];
   function draw() {
     const wanted = tests(value, scoreOf);
     const found = rows.filter((row) => wanted.every((fits) => fits(row)));
-    state.rows = state.sort === null ? found : sorted(found, columns[state.sort][1], state.down);
+    state.rows = state.sort === null ? found : sorted(found, columns[state.sort][2], state.down);
     list.tHead.replaceChildren(node("tr", {}, columns.map(head)));
     list.tBodies[0].replaceChildren(...state.rows.slice(0, state.shown).map(line));
     byId("matches").textContent = `${state.rows.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} samples in this page match`;
@@ -155,11 +170,14 @@ function explore(samples) {
       button.closest("tr").classList.toggle("current", open);
     });
   }
-  function show(row) {
+  function show(row, claim = null) {
     mark(row);
-    openSample(row.sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go });
+    const chose = (name) => { state.claim = name; tell({ step: true }); };
+    state.claim = claim;
+    openSample(row.sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go, claim, chose });
+    tell({ step: true });
     byId("detail").focus({ preventScroll: true });
-    byId("detail").scrollIntoView({ block: "start" });
+    if (!claim) byId("detail").scrollIntoView({ block: "start" });
   }
   function go(step) {
     if (step === 0) { close(); return; }
@@ -171,24 +189,81 @@ function explore(samples) {
   }
   function close() {
     const number = state.rows.indexOf(state.open);
+    hide();
+    tell({ step: true });
+    (openers()[number] || filters.elements.text).focus();
+  }
+  function hide() {
     byId("detail").hidden = true;
     byId("detail").replaceChildren();
     mark(null);
-    (openers()[number] || filters.elements.text).focus();
+    state.claim = null;
   }
   function keyed(event) {
     const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
-    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (typing || byId("help").open || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape" && state.open) { close(); event.preventDefault(); }
     if (event.key === "/") { filters.elements.text.focus(); event.preventDefault(); }
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "?") { byId("help").showModal(); event.preventDefault(); }
+    const letter = { j: 1, k: -1 }[event.key];
+    if (letter && state.open) { go(letter); event.preventDefault(); return; }
+    const step = letter || { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const number = openers().indexOf(event.target);
-    if (!step || number < 0) return;
-    const next = openers()[number + step];
+    if (!step || (number < 0 && !letter)) return;
+    const next = openers()[number < 0 ? 0 : number + step];
     if (next) next.focus();
     event.preventDefault();
   }
-  const redraw = () => { state.shown = PAGE; draw(); };
+
+  // The part of the address behind # says what is chosen and open: Back works, and a link leads to the same view.
+  function addressOf() {
+    const parts = new URLSearchParams();
+    for (const input of filters.elements) if (input.name && input.value) parts.set(input.name, input.value);
+    if (state.sort !== null) parts.set("sort", (state.down ? "-" : "") + columns[state.sort][0]);
+    if (state.open) parts.set("sample", state.open.sample.sample_id);
+    if (state.open && state.claim) parts.set("claim", state.claim);
+    return String(parts);
+  }
+  // Only a step that Back should undo is an entry of the history.
+  function tell({ step = false } = {}) {
+    const address = addressOf();
+    if (address === state.address) return;
+    state.address = address;
+    if (state.following) return;
+    if (step) history.pushState(null, "", `#${address}`);
+    else history.replaceState(null, "", `#${address}`);
+  }
+  // Shows what the address says, when the page opens and when the reader goes back or follows a link in it.
+  function follow() {
+    const told = location.hash.slice(1);
+    if (told === state.address || (told && !told.includes("="))) return;
+    state.following = true;
+    restore(new URLSearchParams(told));
+    state.address = told;
+    state.following = false;
+  }
+  function restore(parts) {
+    filters.reset();
+    for (const input of filters.elements) {
+      const wanted = input.name && parts.get(input.name);
+      if (wanted && (input.type !== "number" || Number.isFinite(Number(wanted)))) input.value = wanted;
+    }
+    for (const input of filters.querySelectorAll("select")) if (input.selectedIndex < 0) input.selectedIndex = 0;
+    const sort = parts.get("sort") || "";
+    state.down = sort.startsWith("-");
+    const number = columns.findIndex(([name]) => name === sort.replace("-", ""));
+    state.sort = number < 0 ? null : number;
+    state.shown = PAGE;
+    draw();
+    byId("trouble").textContent = "";
+    const name = parts.get("sample");
+    const row = rows.find((one) => one.sample.sample_id === name);
+    if (row) { if (row !== state.open || parts.get("claim") !== state.claim) show(row, parts.get("claim")); return; }
+    hide();
+    if (name !== null) byId("trouble").textContent = `The sample ${name} is not in this page.`;
+    else if (parts.size) byId("samples").scrollIntoView({ block: "start" });
+  }
+  const redraw = () => { state.shown = PAGE; draw(); tell(); };
   filters.addEventListener("input", redraw);
   filters.addEventListener("reset", () => setTimeout(redraw));
   filters.addEventListener("submit", (event) => event.preventDefault());
@@ -199,7 +274,11 @@ function explore(samples) {
     openers()[first].focus();
   });
   document.addEventListener("keydown", keyed);
+  window.addEventListener("popstate", follow);
+  byId("keys").addEventListener("click", () => byId("help").showModal());
+  byId("help").querySelector("button").addEventListener("click", () => byId("help").close());
   draw();
+  follow();
 }
 
 unpacked().then(explore).catch((error) => { byId("trouble").textContent = `The samples cannot be shown: ${error.message}`; });

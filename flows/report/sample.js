@@ -182,21 +182,46 @@ function changesPanel(sample) {
     scores.length ? table("Scores that changed", ["metric", "A", "B", "B - A"], scores) : null);
 }
 
+// Puts a text on the clipboard; a page without an origin may not use the clipboard of the browser's own interface.
+function copied(text, button) {
+  const held = node("textarea", { class: "aloud", "aria-label": "Copied text" });
+  held.value = text;
+  button.after(held);
+  held.select();
+  const done = document.execCommand("copy");
+  held.remove();
+  button.focus({ preventScroll: true });
+  byId("told").textContent = done ? "Copied." : "The browser does not allow copying.";
+}
+
 // `place` is the position of the sample among the matching ones; `go` opens the next or previous one,
 // or closes it for 0.
 function sampleHead(sample, { number, of, go }) {
   const way = (name, step, possible) => node("button", { type: "button", class: name.toLowerCase(), disabled: !possible, click: () => go(step) }, name);
   return node("div", { class: "head" }, node("h3", { id: "opened" }, "Sample ", node("bdi", {}, sample.sample_id)), node("div", {},
     node("span", { class: "faint" }, `${number.toLocaleString("en")} of ${of.toLocaleString("en")} `),
+    node("button", { type: "button", click: (event) => copied(location.href, event.target) }, "Copy link"), " ",
     way("Previous", -1, number > 1), " ", way("Next", 1, number < of), " ", way("Close", 0, true)));
+}
+
+// The name of a claim in an address: its number among those of the sample, with A those of the first run.
+function claimNames(sample) {
+  const earlier = sample.before ? sample.before.claims : [];
+  return new Map([...earlier.map((claim, number) => [claim, `A${number + 1}`]), ...sample.claims.map((claim, number) => [claim, `${number + 1}`])]);
 }
 
 function openSample(sample, place) {
   const detail = byId("detail");
-  const view = { steps: {}, chosen: null, folds: new Map(), button: null, draw, choose };
+  const names = claimNames(sample);
+  const [wanted] = [...names.keys()].filter((claim) => names.get(claim) === place.claim);
+  const view = { steps: {}, chosen: wanted || null, folds: new Map(), button: null, draw, choose };
   const metadata = Object.entries(sample.metadata).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("; ");
   function choose(claim) {
     view.chosen = claim;
+    place.chose(claim ? names.get(claim) : null);
+    reveal();
+  }
+  function reveal() {
     draw();
     if (view.button) view.button.focus();
     const evidence = detail.querySelector(".mark.evidence");
@@ -218,5 +243,5 @@ function openSample(sample, place) {
   detail.setAttribute("aria-labelledby", "opened");
   detail.hidden = false;
   detail.replaceChildren();
-  draw();
+  if (view.chosen) reveal(); else draw();
 }

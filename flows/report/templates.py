@@ -1,11 +1,13 @@
 """HTML from Jinja templates in which everything is escaped, and content security policies."""
 
 import hashlib
+import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
@@ -73,11 +75,19 @@ def _environment(package: str) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
+        "address": _address,
+        "compact": partial(json.dumps, ensure_ascii=False, separators=(",", ":")),
         "cut": shorten,
         "number": format_number,
         "signed": format_difference,
     }
     return environment
+
+
+def _address(state: Mapping[str, str]) -> str:
+    """The part of a report's address that makes its script show `state`."""
+    # Its values are in the page with their control characters replaced.
+    return "#" + urlencode({name: escape_controls(value) for name, value in state.items()})
 
 
 def _escape(value: Any) -> Any:

@@ -17,6 +17,7 @@ function node(name, attributes, ...children) {
 }
 
 const digits = (value) => (value === null || value === undefined ? "-" : value.toFixed(3));
+const signedOrDash = (value) => (value === null ? "-" : signed(value));
 const signed = (value) => (value > 0 ? "+" : "") + digits(value);
 const spoken = (verdict) => (verdict === "none" ? "not judged" : verdict);
 const verdictLabel = (verdict) => node("span", { class: `word ${verdict}` }, `${SIGNS[verdict] || "grade"} ${spoken(verdict)}`);

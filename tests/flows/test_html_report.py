@@ -70,7 +70,8 @@ def test_nothing_in_the_page_fetches_or_runs(page: str) -> None:
         "src", "style", "srcset", "formaction", "action",
     }  # fmt: skip
     links = [found["href"] for tag, found in parts.elements if tag == "a"]
-    assert links == ["#comparison", "#metrics", "#slices", "#claims", "#cost", "#samples"]
+    assert links[:6] == ["#comparison", "#metrics", "#slices", "#claims", "#cost", "#samples"]
+    assert all(link.startswith("#") for link in links)
     assert "hacked" not in "".join(parts.inner["script"] + parts.inner["style"])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.server import ViewServer
@@ -54,6 +54,13 @@ def test_reports_open_and_work_without_an_origin(page: Page, view: ViewServer) -
     page.wait_for_selector("#list tbody tr")
     assert page.locator("#list tbody tr").count() == 2
     assert page.evaluate("[window.origin, window.hacked ?? null]") == ["null", None]
+    page.get_by_role("button", name="x", exact=True).click()
+    expect(page.locator("#detail h3")).to_have_text("Sample x")
+    assert page.url.endswith("#sample=x")
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator("#told")).to_have_text("Copied.")
+    page.reload()
+    expect(page.locator("#detail h3")).to_have_text("Sample x")
 
 
 def test_a_query_is_run_and_its_answer_is_text(page: Page) -> None:
