@@ -51,11 +51,12 @@ def sample_counts_text(comparison: Comparison) -> str:
 
 
 def step_change_lines(comparison: Comparison) -> list[str]:
-    """The steps that were made differently, as in `verdicts: prompt and settings (votes)`."""
-    return [_step_change(step) for step in comparison.steps if step.causes or step.edits]
+    """The steps that were made differently, each as `step_change_text` says it."""
+    return [step_change_text(step) for step in comparison.steps if step.causes or step.edits]
 
 
-def _step_change(step: StepChange) -> str:
+def step_change_text(step: StepChange) -> str:
+    """How a step was made differently, as in `verdicts: prompt and settings (votes)`."""
     settings = ", ".join(name for name in step.settings if name != "prompt")
     causes = [f"{cause} ({settings})" if cause == "settings" else cause for cause in step.causes]
     return f"{step.step}: {' and '.join([*causes, *(['edited by hand'] if step.edits else [])])}"

@@ -44,3 +44,17 @@ def format_difference(value: float | None) -> str:
     """Three decimals and a sign, or a dash for None; 0.000 has no sign."""
     text = "-" if value is None else f"{value:+.3f}"
     return "0.000" if text in ("+0.000", "-0.000") else text
+
+
+def format_duration(seconds: float) -> str:
+    """`12.3 s`, `4 min 5 s` or `2 h 3 min`."""
+    if seconds < _MINUTE:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), _MINUTE)
+    if minutes < _MINUTE:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // _MINUTE} h {minutes % _MINUTE} min"
+
+
+_MINUTE: Final = 60
+"""Seconds in a minute, and minutes in an hour."""

@@ -43,12 +43,18 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 _DIGITS: Final = 6
 
 
-def html_report(run: RunDocument, *, against: str | None = None, samples: int = MAX_SAMPLES) -> str:
+def html_report(
+    run: RunDocument,
+    *,
+    against: str | None = None,
+    samples: int = MAX_SAMPLES,
+    viewer: bool = False,
+) -> str:
     """The report of a run as one HTML page, which opens from a file or a server.
 
     `against` is the id of an earlier run, to show what changed since. At most `samples` samples
     are included, and fewer where they would take more than 4 MB: those that changed first, then
-    those with the lowest scores.
+    those with the lowest scores. With `viewer` it has links to the other pages of `claimflow view`.
     """
     comparison = compare(run.store, against, run.run_id) if against else None
     first = changed_samples(comparison) if comparison else []
@@ -58,6 +64,7 @@ def html_report(run: RunDocument, *, against: str | None = None, samples: int = 
     metrics = list(_metrics(run))
     facts = {
         "head": run.head,
+        "viewer": viewer,
         "version": __version__,
         "counts": run.counts,
         "partial": run.partial_line,

@@ -394,9 +394,31 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
     """The means of a metric over the runs; None where fewer than two have one."""
     if sum(one.mean is not None for one in past) < 2:
         return None
+    return to_svg(trend_chart(_by_start(past), label=metric, width=240, height=44))
+
+
+def long_trend_svg(past: Sequence[PastMean], metric: str) -> str:
+    """As `trend_svg`, as wide as a page."""
+    return to_svg(trend_chart(_by_start(past), label=metric, width=900, height=240))
+
+
+def sparkline_svg(past: Sequence[PastMean], metric: str) -> str | None:
+    """As `trend_svg`, without axes."""
+    if sum(one.mean is not None for one in past) < 2:
+        return None
+    chart = trend_chart(_by_start(past), label=metric, width=160, height=28)
+    around = 4
+    return (
+        f'<svg role="graphics-document" aria-roledescription="chart" '
+        f'aria-label={quoteattr(escape_controls(chart.about))} xmlns="http://www.w3.org/2000/svg" '
+        f'width="{chart.width + 2 * around}" height="{chart.height + 2 * around}">'
+        f'<g transform="translate({around} {around})">{"".join(chart.marks)}</g></svg>'
+    )
+
+
+def _by_start(past: Sequence[PastMean]) -> dict[str, PastMean]:
     # With the end of the id, since two runs can start in one minute.
-    means = {f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}": one for one in past}
-    return to_svg(trend_chart(means, label=metric, width=240, height=44))
+    return {f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}": one for one in past}
 
 
 def reliability_svgs(found: Sequence[CorrectedStep]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from claimflow.flows.report.formatting import (
     escape_controls,
     format_difference,
+    format_duration,
     format_number,
     shorten,
 )
@@ -78,6 +79,7 @@ def _environment(package: str) -> Environment:
         "address": _address,
         "compact": partial(json.dumps, ensure_ascii=False, separators=(",", ":")),
         "cut": shorten,
+        "duration": format_duration,
         "number": format_number,
         "signed": format_difference,
     }

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from threading import BoundedSemaphore
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, urlencode
 
 import polars as pl
 from markupsafe import escape
@@ -15,8 +15,15 @@ from claimflow.flows.report.html import html_report
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 from claimflow.flows.store.query import query
-from claimflow.flows.store.results import all_runs, chosen_run
+from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store
+from claimflow.flows.viewer.overview import (
+    SORTS,
+    pipeline_names,
+    pipelines,
+    sort_links,
+    trend,
+)
 
 QUERY_SECONDS: Final = 30.0
 
@@ -49,9 +56,13 @@ CONTENT_SECURITY_POLICY: Final = str(
 """Allows no scripts, no images, only the style sheet of the page, and forms to this server."""
 
 _REPORT_POLICY: Final = (
-    "sandbox allow-scripts; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    "connect-src 'none'; frame-src 'none'; object-src 'none'; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'none'"
 )
-"""In addition to the policy in the report: a script in it could not reach the SQL page."""
+"""In addition to the policy in the report, which allows its own script alone by hash."""
+
+_REFRESH_SECONDS: Final = 5
+"""After that long the list of runs is read again while a run is in progress."""
 
 
 class Request(NamedTuple):
@@ -76,7 +87,11 @@ def handle_request(store: Store, request: Request, *, token: str) -> Response:
     """The response to a request; errors become pages. `token` goes into the SQL form."""
     try:
         if request.method == "GET" and request.path == "/":
-            return Response(HTTPStatus.OK, _runs_page(store))
+            return Response(HTTPStatus.OK, _runs_page(store, request.query))
+        if request.method == "GET" and request.path == "/compare":
+            return _compare(store, request.query)
+        if request.method == "GET" and request.path == "/trend":
+            return _trend_page(store, request.query)
         if request.method == "GET" and request.path.startswith("/run/"):
             return _report(store, unquote(request.path.removeprefix("/run/")), request.query)
         if request.path == "/sql":
@@ -93,28 +108,75 @@ def error_response(status: HTTPStatus, *messages: str) -> Response:
     return Response(status, _page("error", title=status.phrase, messages=messages))
 
 
-def _page(name: Literal["runs", "sql", "error"], **values: Any) -> str:
+def _page(name: Literal["runs", "trend", "sql", "error"], **values: Any) -> str:
     values |= {"style": _STYLE}
     return render_template("claimflow.flows.viewer", f"{name}.html.j2", values)
 
 
-def _runs_page(store: Store) -> str:
-    """The list of runs; a run with an earlier whole run of its pipeline can be compared."""
-    runs = all_runs(store).rows(named=True)
-    comparable, finished = set(), set()
-    for run in reversed(runs):
-        if run["pipeline"] in finished:
-            comparable.add(run["run_id"])
-        if run["status"] == "done" and run["partial"] is None:
-            finished.add(run["pipeline"])
-    return _page("runs", runs=runs, comparable=comparable, store=str(store.path))
+def _runs_page(store: Store, query: Mapping[str, str]) -> str:
+    """The runs by pipeline, with the means of the newest and their change."""
+    chosen = {name: query.get(name, "") for name in ("pipeline", "text", "sort", "all")}
+    sort = chosen["sort"] if chosen["sort"].lstrip("-") in SORTS else "-started"
+
+    def link(**changes: str) -> str:
+        kept = {name: value for name, value in (chosen | changes).items() if value}
+        return f"/?{urlencode(kept)}"
+
+    found = pipelines(
+        store,
+        pipeline=chosen["pipeline"],
+        text=chosen["text"],
+        sort=sort,
+        every=bool(chosen["all"]),
+    )
+    going = sum(run["status"] == "running" for one in found for run in one.runs)
+    return _page(
+        "runs",
+        pipelines=found,
+        names=pipeline_names(store),
+        chosen=chosen,
+        sort=sort,
+        sorts=sort_links(sort, SORTS),
+        link=link,
+        trend_link=_trend_link,
+        going=going,
+        again=_REFRESH_SECONDS if going else None,
+        store=str(store.path),
+    )
+
+
+def _trend_link(pipeline: str, scores: str, metric: str) -> str:
+    return "/trend?" + urlencode({"pipeline": pipeline, "scores": scores, "metric": metric})
+
+
+def _trend_page(store: Store, query: Mapping[str, str]) -> Response:
+    pipeline, scores, metric = (query.get(name, "") for name in ("pipeline", "scores", "metric"))
+    plot, rows = trend(store, pipeline, scores, metric)
+    if not rows:
+        message = f"no whole run of {pipeline!r} has a mean of {metric!r}"
+        return error_response(HTTPStatus.NOT_FOUND, message)
+    body = _page("trend", pipeline=pipeline, metric=metric, plot=plot, rows=rows)
+    return Response(HTTPStatus.OK, body)
+
+
+def _compare(store: Store, query: Mapping[str, str]) -> Response:
+    """To the report of run `b` against run `a`; each is named as on the command line."""
+    names = [query.get("a", ""), query.get("b", "")]
+    if not all(names):
+        return error_response(HTTPStatus.BAD_REQUEST, "choose a run as A and another one as B")
+    a, b = (chosen_run(store, name) for name in names)
+    if a == b:
+        return error_response(HTTPStatus.BAD_REQUEST, f"A and B are the same run, {a}")
+    to = f"/run/{quote(b, safe='')}?against={quote(a, safe='')}"
+    redirect = error_response(HTTPStatus.SEE_OTHER, "the comparison")
+    return redirect._replace(headers={"Location": to})
 
 
 def _report(store: Store, name: str, parameters: Mapping[str, str]) -> Response:
     run_id = chosen_run(store, name)
     against = parameters.get("against")
     before = chosen_run(store, against, before=run_id) if against else None
-    body = html_report(RunDocument(store, run_id), against=before)
+    body = html_report(RunDocument(store, run_id), against=before, viewer=True)
     return Response(HTTPStatus.OK, body, _REPORT_POLICY)
 
 

@@ -111,7 +111,10 @@ def test_runs_are_listed_with_their_reports(client: Client) -> None:
     status, report, headers = client.ask(newest)
     assert status == 200
     assert "claimflow report" in report
-    assert headers["Content-Security-Policy"].startswith("sandbox allow-scripts; frame-anc")
+    policy = headers["Content-Security-Policy"]
+    assert "connect-src 'none'" in policy
+    assert "form-action 'none'" in policy
+    assert re.findall(r'href="(/[^"]*)"', report)[0] == "/"
     status, compared, _ = client.ask(f"{newest}?against=previous")
     assert status == 200
     assert "-0.125" in compared
