@@ -1,7 +1,5 @@
 """Command output: bytes, texts and tables, to a file or to standard output."""
 
-import io
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -85,44 +83,12 @@ def write_table(frame: "pl.DataFrame", table_format: TableFormat, output: Path |
         raise InputError(
             [Fault("--format parquet", "cannot be printed to a terminal", "add -o FILE")]
         )
+    from claimflow.flows.report.table_files import encode_table
+
     if table_format == "table":
         print_or_write(lambda terminal: terminal.print_frame(frame), output)
         return
-    content = _encode(frame, table_format)
+    content = encode_table(frame, table_format)
     if output is None and sys.stdout.isatty():
         content = escape_controls(content.decode()).encode()
     write_bytes(content, output)
-
-
-def _encode(frame: "pl.DataFrame", table_format: Literal["csv", "json", "parquet"]) -> bytes:
-    match table_format:
-        case "parquet":
-            buffer = io.BytesIO()
-            frame.write_parquet(buffer)
-            return buffer.getvalue()
-        case "json":
-            return (_binary_as_hex(frame).write_json() + "\n").encode()
-        case "csv":
-            return _nested_as_json(_binary_as_hex(frame)).write_csv().encode()
-
-
-def _binary_as_hex(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """Binary columns as hexadecimal text, since JSON and CSV cannot hold bytes."""
-    import polars as pl
-
-    return frame.with_columns(pl.col(pl.Binary).bin.encode("hex"))
-
-
-def _nested_as_json(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """Lists and structs as JSON text, since a CSV cell holds text only."""
-    import polars as pl
-
-    nested = [name for name, dtype in frame.schema.items() if dtype.is_nested()]
-    return frame.with_columns(
-        pl.Series(name, [_as_json(value) for value in frame[name].to_list()], dtype=pl.String)
-        for name in nested
-    )
-
-
-def _as_json(value: object) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False, default=str)

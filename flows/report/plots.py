@@ -325,6 +325,32 @@ def reliability_chart(bins: Sequence[Bin], *, label: str = "p entailed") -> Char
     return Chart(about, size, size, Axis(label, across), Axis(share, up), marks)
 
 
+def bar_chart(bars: Sequence[tuple[str, float]], *, label: str) -> Chart:
+    """A bar for each name and finite value, from 0, in the given order.
+
+    `label` is the title of the axis; each bar is 24 pixels high.
+    """
+    width, height = 360, _ROW * max(len(bars), 1)
+    x, ticks = _Scale.over([0.0, *(value for _, value in bars)], 0, width, 6)
+    marks = []
+    for at, (name, value) in enumerate(bars):
+        left, right = sorted((x(0), x(value)))
+        marks.append(
+            _element(
+                "rect",
+                f"{name}: {_number(value)}",
+                x=left,
+                y=float(_ROW * at + 4),
+                width=max(right - left, 1.0),
+                height=float(_ROW - 8),
+                fill=MARK,
+            )
+        )
+    names = [(_ROW * (at + 0.5), name) for at, (name, _) in enumerate(bars)]
+    about = f"{label}; bars: {len(bars):,}"
+    return Chart(about, width, height, Axis(label, ticks), Axis(None, names, grid=False), marks)
+
+
 def trend_chart(
     means: Mapping[str, PastMean], *, label: str = "mean", width: int = 480, height: int = 160
 ) -> Chart:

@@ -76,7 +76,7 @@ def _environment(package: str) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "address": _address,
+        "address": address,
         "compact": partial(json.dumps, ensure_ascii=False, separators=(",", ":")),
         "cut": shorten,
         "duration": format_duration,
@@ -86,7 +86,7 @@ def _environment(package: str) -> Environment:
     return environment
 
 
-def _address(state: Mapping[str, str]) -> str:
+def address(state: Mapping[str, str]) -> str:
     """The part of a report's address that makes its script show `state`."""
     # Its values are in the page with their control characters replaced.
     return "#" + urlencode({name: escape_controls(value) for name, value in state.items()})

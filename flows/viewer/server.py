@@ -9,7 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.pages import Request, Response, error_response, handle_request
+from claimflow.flows.viewer.pages import handle_request
+from claimflow.flows.viewer.responses import Request, Response, error_response
 
 ADDRESS: Final = "127.0.0.1"
 
@@ -17,7 +18,8 @@ _MAX_FORM_BYTES: Final = 100_000
 
 _NOT_AUTHENTICATED: Final = "open the address that `claimflow view` has printed"
 
-_SECURITY_HEADERS: Final = {
+_HEADERS: Final = {
+    "Content-Type": "text/html; charset=utf-8",
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -132,14 +134,14 @@ class _RequestHandler(BaseHTTPRequestHandler):
         return handle_request(self.server.store, request, token=self.server.token)
 
     def _send(self, response: Response) -> None:
-        content = response.body.encode()
+        body = response.body
+        content = body if isinstance(body, bytes) else body.encode()
         # The unread rest of a form would be parsed as the next request.
         self.close_connection = True
         self.send_response(response.status)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Content-Security-Policy", response.policy)
-        for name, value in {**_SECURITY_HEADERS, **response.headers}.items():
+        for name, value in {**_HEADERS, **response.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)

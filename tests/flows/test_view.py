@@ -22,8 +22,8 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer import pages
-from claimflow.flows.viewer.pages import CONTENT_SECURITY_POLICY, Request
+from claimflow.flows.viewer import pages, workbench
+from claimflow.flows.viewer.responses import CONTENT_SECURITY_POLICY, Request
 from claimflow.flows.viewer.server import ViewServer
 from tests.flows.locked_store import LockedStore
 from tests.flows.recorded_runs import put_run, samples, scores
@@ -187,7 +187,7 @@ def test_rows_cells_and_time_are_bounded(client: Client, monkeypatch: pytest.Mon
     assert status == 200
     assert "1,000 rows. The first 1,000 rows; there are more." in page
     assert set(cells(page)) == {"x" * 1_999 + "…"}
-    monkeypatch.setattr(pages, "QUERY_SECONDS", 0.2)
+    monkeypatch.setattr(workbench, "QUERY_SECONDS", 0.2)
     status, page = client.sql(SLOW)
     assert status == 400
     assert "took longer than 0.2 s" in page

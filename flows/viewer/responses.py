@@ -1,0 +1,51 @@
+"""Requests and responses of the local web server, and its page template."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
+
+from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
+
+_STYLE: Final = asset("claimflow.flows.report", "style.css") + asset(
+    "claimflow.flows.viewer", "style.css"
+)
+
+CONTENT_SECURITY_POLICY: Final = str(
+    content_policy(
+        f"style-src {csp_hash(_STYLE)}",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""Allows no scripts, no images, only the style sheet of the page, and forms to this server."""
+
+
+class Request(NamedTuple):
+    """An authenticated request: the path, the query parameters and the form fields."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    form: Mapping[str, str]
+
+
+class Response(NamedTuple):
+    """A page, or a file with its own `Content-Type`; its security policy and further headers."""
+
+    status: HTTPStatus
+    body: str | bytes
+    policy: str = CONTENT_SECURITY_POLICY
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+def error_response(status: HTTPStatus, *messages: str) -> Response:
+    """A page with the reason phrase of `status` and messages."""
+    return Response(status, page("error", title=status.phrase, messages=messages))
+
+
+def page(name: Literal["runs", "trend", "sql", "error"], **values: Any) -> str:
+    """A page of the server from its template."""
+    values |= {"style": _STYLE}
+    return render_template("claimflow.flows.viewer", f"{name}.html.j2", values)
