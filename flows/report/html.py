@@ -29,13 +29,25 @@ from claimflow.flows.report.run_document import (
     scored_values,
 )
 from claimflow.flows.report.run_text import GATE_COLUMNS, JudgeLine, gate_cells
-from claimflow.flows.report.samples import changed_samples, ranked_samples, traced_samples
+from claimflow.flows.report.samples import (
+    changed_samples,
+    listed_samples,
+    matching_sample,
+    ranked_samples,
+    traced_samples,
+)
 from claimflow.flows.report.templates import render_page
 from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.store import Store
 
 _MAX_PAYLOAD: Final = 4_000_000
 """Characters for the samples; with the rest of the page below 5 MB."""
+
+MAX_LISTED: Final = 20_000
+"""Samples in the list of a report in `claimflow view`."""
+
+_MAX_LIST: Final = 16_000_000
+"""Characters for that list."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """Makes zlib write the header of gzip, which browsers can decompress without a library."""
@@ -46,21 +58,30 @@ _DIGITS: Final = 6
 def html_report(
     run: RunDocument,
     *,
-    against: str | None = None,
+    against: str | Comparison | None = None,
     samples: int = MAX_SAMPLES,
     viewer: bool = False,
 ) -> str:
     """The report of a run as one HTML page, which opens from a file or a server.
 
-    `against` is the id of an earlier run, to show what changed since. At most `samples` samples
-    are included, and fewer where they would take more than 4 MB: those that changed first, then
-    those with the lowest scores. With `viewer` it has links to the other pages of `claimflow view`.
+    `against` is the id of an earlier run, or the comparison with one, to show what changed since.
+    At most `samples` samples are included, and fewer where they would take more than 4 MB: those
+    that changed first, then those with the lowest scores.
+
+    With `viewer` it is a page of `claimflow view`: it has links to the others, lists up to 20,000
+    samples, and asks the server for the one that is opened.
     """
-    comparison = compare(run.store, against, run.run_id) if against else None
+    comparison = compare(run.store, against, run.run_id) if isinstance(against, str) else against
     first = changed_samples(comparison) if comparison else []
-    ranked = ranked_samples(run.store, run.run_id, samples, before=first)
-    entries = sample_entries(run.store, run.run_id, ranked.rows(), comparison)
-    payload = pack_entries(entries, most=_MAX_PAYLOAD)
+    most = MAX_LISTED if viewer else samples
+    ranked = ranked_samples(run.store, run.run_id, most, before=first).rows()
+    payload = (
+        pack_entries(_listed(run, ranked, comparison), most=_MAX_LIST)
+        if viewer
+        else pack_entries(
+            sample_entries(run.store, run.run_id, ranked, comparison), most=_MAX_PAYLOAD
+        )
+    )
     metrics = list(_metrics(run))
     facts = {
         "head": run.head,
@@ -85,11 +106,12 @@ def html_report(
         "audit": _audit(run.claim_audit),
         "calls": run.call_lines,
         "payload": payload,
-        "shown": _sample_note(payload, run.samples, compared=comparison is not None),
+        "shown": _sample_note(payload, run.samples, compared=comparison is not None, viewer=viewer),
         "comparison": _comparison(comparison) if comparison else None,
     }
     scripts = ["texts.js", "sample.js", "list.js"]
-    return render_page("page.html.j2", facts, "img-src data:", style="style.css", scripts=scripts)
+    directives = ["img-src data:", *(["connect-src 'self'"] if viewer else [])]
+    return render_page("page.html.j2", facts, *directives, style="style.css", scripts=scripts)
 
 
 def write_report(run: RunDocument, folder: Path) -> Path:
@@ -123,7 +145,7 @@ _HEAD: Final = 4096
 """Bytes of a page in which its title is."""
 
 
-def _sample_note(payload: "Payload", every: int, *, compared: bool) -> str:
+def _sample_note(payload: "Payload", every: int, *, compared: bool, viewer: bool) -> str:
     """How many samples are in the page, and how to include others."""
     if payload.held == every:
         first = "those that changed" if compared else "those with the lowest scores"
@@ -132,7 +154,7 @@ def _sample_note(payload: "Payload", every: int, *, compared: bool) -> str:
     return (
         f"{payload.held:,} of {format_count(every, 'sample')}: {which} with the lowest scores. "
         f"{every - payload.held:,} are left out; the figures above are over all. "
-        "--samples N says how many to show, within 4 MB."
+        + ("SQL finds them." if viewer else "--samples N says how many to show, within 4 MB.")
     )
 
 
@@ -205,6 +227,20 @@ def _svg(drawn: str | None) -> Markup | None:
 # The samples, as the script of the page reads them.
 
 
+def sample_entry(
+    store: Store, run_id: str, sample_id: str, comparison: Comparison | None
+) -> str | None:
+    """One sample as JSON, as the script of the page reads it; None for an unknown id.
+
+    `sample_id` may have its control characters replaced, as in the page.
+    """
+    named = matching_sample(store, run_id, sample_id)
+    if named is None:
+        return None
+    (entry,) = sample_entries(store, run_id, [(named, None)], comparison)
+    return json.dumps(_escaped(entry), ensure_ascii=False)
+
+
 def sample_entries(
     store: Store,
     run_id: str,
@@ -236,6 +272,28 @@ def sample_entries(
                 before = next(earlier, None)
         _number_system_messages(entry, systems)
         yield entry
+
+
+def _listed(
+    run: RunDocument,
+    ranked: Sequence[tuple[str, float | None]],
+    comparison: Comparison | None,
+) -> Iterator[dict[str, Any]]:
+    """The rows of the list, each of a changed sample with what changed."""
+    changes = _changes(comparison) if comparison else {}
+    for row in listed_samples(run.store, run.run_id, ranked):
+        changed = changes.get(row["id"])
+        if changed is not None:
+            row["changes"] = {
+                "claims": [
+                    {"change": one["change"], "cause": one["cause"]} for one in changed["claims"]
+                ],
+                "scores": [
+                    {"name": one["name"], "difference": one["difference"]}
+                    for one in changed["scores"]
+                ],
+            }
+        yield row
 
 
 def _differing_parts(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ const PAGE = 100;
 async function unpacked() {
   const bytes = Uint8Array.from(atob(byId("packed").textContent), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return restored(JSON.parse(await new Response(stream).text()));
+  const packed = JSON.parse(await new Response(stream).text());
+  return byId("packed").dataset.run ? packed : restored(packed);
 }
 
 // Restores what the packed samples leave out: repeated system messages, and what is the same in both runs.
@@ -32,15 +33,38 @@ function counts(sample) {
   return found;
 }
 
-// A sample as a row of the list; `rank` is its place in the unsorted list.
+// A row of the list from a sample in the page; `rank` is its place in the unsorted list.
 function rowOf(sample, rank) {
   const texts = [sample.sample_id, sample.user_input, sample.response, sample.reference, ...(sample.retrieved_contexts || []), ...sample.claims.map((claim) => claim.claim)];
-  const changes = sample.changes || { claims: [], scores: [] };
-  return { sample, rank, counts: counts(sample), text: texts.filter(Boolean).join("\n").toLowerCase(),
+  const failures = [...sample.claims, ...sample.claims.flatMap((claim) => claim.verdicts), ...sample.checks].map((one) => one.failure);
+  return { rank, id: sample.sample_id, asked: sample.user_input || sample.response || "", mean: sample.mean, metadata: sample.metadata,
+    counts: counts(sample), text: texts.filter(Boolean).join("\n").toLowerCase(),
     scores: new Map(sample.scores.map((one) => [scoreName(one, sample.scores), one])),
-    failures: new Set([...sample.claims, ...sample.claims.flatMap((claim) => claim.verdicts), ...sample.checks].map((one) => one.failure).filter(Boolean)),
-    changed: changes.claims.length, causes: new Set(changes.claims.map((one) => one.cause)),
-    moved: new Map(changes.scores.map((one) => [one.name, one.difference])) };
+    failures: new Set(failures.filter(Boolean)), ...changesOf(sample.changes), load: async () => sample };
+}
+
+// What the list needs of the changes of a sample.
+function changesOf(changes) {
+  const { claims, scores } = changes || { claims: [], scores: [] };
+  return { differs: Boolean(changes), flipped: claims.some((one) => one.change === "verdict flipped"), changed: claims.length,
+    causes: new Set(claims.map((one) => one.cause)), moved: new Map(scores.map((one) => [one.name, one.difference])) };
+}
+
+// A row of the list in `claimflow view`, whose server has the sample itself.
+function rowFrom(listed, rank) {
+  let loading = null;
+  const load = async () => {
+    loading = loading || fromServer("sample", { id: listed.id, against: byId("packed").dataset.against });
+    try { return restored([structuredClone(await loading)])[0]; } catch (error) { loading = null; throw error; }
+  };
+  return { ...listed, rank, text: null, scores: new Map(listed.scores.map(([name, status, score]) => [name, { status, score }])),
+    failures: new Set(listed.failures), ...changesOf(listed.changes), load };
+}
+
+async function fromServer(what, parameters) {
+  const reply = await fetch(`/run/${encodeURIComponent(byId("packed").dataset.run)}/${what}?${new URLSearchParams(parameters)}`);
+  if (!reply.ok) throw new Error(`the server answers ${reply.status} ${reply.statusText}`);
+  return reply.json();
 }
 
 function options(values, first) {
@@ -49,9 +73,9 @@ function options(values, first) {
 }
 
 // Metadata fields with 2 to 30 values, for the filter by slice.
-function sliceOptions(samples) {
+function sliceOptions(rows) {
   const found = new Map();
-  for (const sample of samples) for (const [key, value] of Object.entries(sample.metadata)) {
+  for (const row of rows) for (const [key, value] of Object.entries(row.metadata)) {
     if (value === null || typeof value === "object") continue;
     if (!found.has(key)) found.set(key, new Set());
     found.get(key).add(String(value));
@@ -63,10 +87,9 @@ function sliceOptions(samples) {
 const distinct = (sets) => [...new Set(sets.flatMap((one) => [...one]))].sort().map((one) => [one, one]);
 
 function controls(rows, against) {
-  const samples = rows.map((row) => row.sample);
   const control = (label, name, input) => { input.setAttribute("name", name); return node("label", {}, label, input); };
-  const metrics = [...new Set(samples.flatMap((sample) => sample.scores.map((one) => scoreName(one, sample.scores))))];
-  const slices = sliceOptions(samples);
+  const metrics = [...new Set(rows.flatMap((row) => [...row.scores.keys()]))];
+  const slices = sliceOptions(rows);
   const verdicts = ["entailed", "contradicted", "neutral", "failed"].map((one) => [one, `${SIGNS[one]} ${one}`]);
   const failures = distinct(rows.map((row) => row.failures));
   const causes = distinct(rows.map((row) => row.causes));
@@ -85,19 +108,17 @@ function controls(rows, against) {
 }
 
 // A predicate for each control that is set.
-function tests(value, scoreOf) {
+function tests(value, scoreOf, found) {
   const wants = {
-    text: (row, wanted) => row.text.includes(wanted.toLowerCase()),
+    text: (row, wanted) => (row.text === null ? found.ids.has(row.id) : row.text.includes(wanted.toLowerCase())),
     from: (row, wanted) => scoreOf(row) !== null && scoreOf(row) >= Number(wanted),
     to: (row, wanted) => scoreOf(row) !== null && scoreOf(row) <= Number(wanted),
     verdict: (row, wanted) => row.counts[wanted] > 0,
     failure: (row, wanted) => row.failures.has(wanted),
     cause: (row, wanted) => row.causes.has(wanted),
-    slice: (row, wanted) => { const [key, of] = JSON.parse(wanted); return String(row.sample.metadata[key]) === of; },
+    slice: (row, wanted) => { const [key, of] = JSON.parse(wanted); return String(row.metadata[key]) === of; },
     status: (row, wanted) => [...row.scores].some(([name, one]) => one.status === wanted && (!value("metric") || name === value("metric"))),
-    changed: ({ sample: { changes } }, wanted) => (wanted === "flipped"
-      ? Boolean(changes) && changes.claims.some((one) => one.change === "verdict flipped")
-      : Boolean(changes) === (wanted === "changed")),
+    changed: (row, wanted) => (wanted === "flipped" ? row.flipped : row.differs === (wanted === "changed")),
   };
   return Object.keys(wants).filter(value).map((name) => (row) => wants[name](row, value(name)));
 }
@@ -112,19 +133,19 @@ function sorted(rows, get, down) {
   });
 }
 
-function explore(samples) {
-  const { against } = byId("packed").dataset;
-  const rows = samples.map(rowOf);
-  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, address: "", following: false, rows };
+function explore(packed) {
+  const { against, run } = byId("packed").dataset;
+  const rows = packed.map(run ? rowFrom : rowOf);
+  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, address: "", following: false, rows, found: { text: "", ids: new Set() } };
   const [filters, list] = [byId("filters"), byId("list")];
   filters.append(...controls(rows, against));
 
   const value = (name) => (filters.elements[name] ? filters.elements[name].value : "");
-  const scoreOf = (row) => (value("metric") ? (row.scores.get(value("metric")) || { score: null }).score : row.sample.mean);
+  const scoreOf = (row) => (value("metric") ? (row.scores.get(value("metric")) || { score: null }).score : row.mean);
   const movedOf = (row) => { const moved = row.moved.get(value("metric")); return moved === undefined ? null : moved; };
   // The name in the address, the title, the value of a row, and the title in words.
   const columns = [
-    ["sample", "sample", (row) => row.sample.sample_id], ["question", "question", (row) => row.sample.user_input || ""], ["score", "mean", scoreOf],
+    ["sample", "sample", (row) => row.id], ["question", "question", (row) => row.asked], ["score", "mean", scoreOf],
     ["entailed", "✓", (row) => row.counts.entailed, "verdicts entailed"], ["contradicted", "✗", (row) => row.counts.contradicted, "verdicts contradicted"],
     ["neutral", "?", (row) => row.counts.neutral, "verdicts neutral"], ["failed", "!", (row) => row.counts.failed, "failed rows"],
     ...(against ? [["changed", "changed claims", (row) => row.changed], ["difference", "B - A", movedOf, "difference of the metric, B - A"]] : [])];
@@ -144,17 +165,37 @@ function explore(samples) {
       node("button", { type: "button", "aria-label": `sort by ${aloud || name}`, title: aloud || name, click: () => sortBy(number) }, name + arrow));
   }
   function line(row) {
-    const asked = row.sample.user_input || row.sample.response || "";
+    const { asked } = row;
     const short = Array.from(asked.slice(0, 320)).slice(0, 140).join("");
     const open = row === state.open;
     return node("tr", { class: open ? "current" : null, click: () => show(row) },
-      node("th", { scope: "row", class: "id" }, node("button", { type: "button", class: "open", "aria-current": String(open) }, node("bdi", {}, row.sample.sample_id))),
+      node("th", { scope: "row", class: "id" }, node("button", { type: "button", class: "open", "aria-current": String(open) }, node("bdi", {}, row.id))),
       node("td", { class: "asked", dir: "auto" }, short + (short.length < asked.length ? "…" : "")),
       columns.slice(2).map(([, , get]) => node("td", { class: "number" }, get === scoreOf ? digits(get(row)) : get === movedOf ? signedOrDash(get(row)) : String(get(row)))));
   }
   const openers = () => [...list.tBodies[0].querySelectorAll("button.open")];
+  // The server searches the texts, which the page of `claimflow view` does not have.
+  async function search() {
+    const text = value("text");
+    try {
+      const ids = new Set(await fromServer("search", { text }));
+      if (text !== value("text")) return;
+      state.found = { text, ids };
+      draw();
+    } catch (error) { say(`The texts cannot be searched: ${error.message}`); }
+  }
+  const say = (text) => { byId("trouble").textContent = text; };
   function draw() {
-    const wanted = tests(value, scoreOf);
+    if (run && value("text") !== state.found.text) {
+      clearTimeout(state.timer);
+      if (value("text")) {
+        byId("matches").textContent = "Searching…";
+        state.timer = setTimeout(search, 150);
+        return;
+      }
+      state.found = { text: "", ids: new Set() };
+    }
+    const wanted = tests(value, scoreOf, state.found);
     const found = rows.filter((row) => wanted.every((fits) => fits(row)));
     state.rows = state.sort === null ? found : sorted(found, columns[state.sort][2], state.down);
     list.tHead.replaceChildren(node("tr", {}, columns.map(head)));
@@ -170,22 +211,28 @@ function explore(samples) {
       button.closest("tr").classList.toggle("current", open);
     });
   }
-  function show(row, claim = null) {
+  async function show(row, claim = null) {
     mark(row);
     const chose = (name) => { state.claim = name; tell({ step: true }); };
     state.claim = claim;
-    openSample(row.sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go, claim, chose });
     tell({ step: true });
+    let sample = null;
+    try { sample = await row.load(); } catch (error) { say(`The sample cannot be read: ${error.message}`); return; }
+    if (state.open !== row) return;
+    openSample(sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go, claim, chose });
     byId("detail").focus({ preventScroll: true });
     if (!claim) byId("detail").scrollIntoView({ block: "start" });
+    // The next one is read meanwhile.
+    const next = state.rows[state.rows.indexOf(row) + 1];
+    if (next) next.load().catch(() => {});
   }
-  function go(step) {
+  async function go(step) {
     if (step === 0) { close(); return; }
     const next = state.rows[state.rows.indexOf(state.open) + step];
     if (!next) return;
-    show(next);
+    await show(next);
     const again = byId("detail").querySelector(step > 0 ? "button.next" : "button.previous");
-    if (!again.disabled) again.focus({ preventScroll: true });
+    if (again && !again.disabled) again.focus({ preventScroll: true });
   }
   function close() {
     const number = state.rows.indexOf(state.open);
@@ -220,7 +267,7 @@ function explore(samples) {
     const parts = new URLSearchParams();
     for (const input of filters.elements) if (input.name && input.value) parts.set(input.name, input.value);
     if (state.sort !== null) parts.set("sort", (state.down ? "-" : "") + columns[state.sort][0]);
-    if (state.open) parts.set("sample", state.open.sample.sample_id);
+    if (state.open) parts.set("sample", state.open.id);
     if (state.open && state.claim) parts.set("claim", state.claim);
     return String(parts);
   }
@@ -255,12 +302,12 @@ function explore(samples) {
     state.sort = number < 0 ? null : number;
     state.shown = PAGE;
     draw();
-    byId("trouble").textContent = "";
+    say("");
     const name = parts.get("sample");
-    const row = rows.find((one) => one.sample.sample_id === name);
+    const row = rows.find((one) => one.id === name);
     if (row) { if (row !== state.open || parts.get("claim") !== state.claim) show(row, parts.get("claim")); return; }
     hide();
-    if (name !== null) byId("trouble").textContent = `The sample ${name} is not in this page.`;
+    if (name !== null) say(`The sample ${name} is not in this page.`);
     else if (parts.size) byId("samples").scrollIntoView({ block: "start" });
   }
   const redraw = () => { state.shown = PAGE; draw(); tell(); };

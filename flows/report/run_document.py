@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -341,7 +341,8 @@ class RunDocument:
     @cached_property
     def claim_audit(self) -> ClaimAudit:
         """Errors in the claims of up to 500 samples, with three examples of each."""
-        return audit_claims(self.store, self.run_id, examples=3, samples=_AUDITED)
+        audit = _audit if self.head.status == "running" else _remembered_audit
+        return audit(self.store, self.run_id)
 
     @cached_property
     def is_only_latest(self) -> bool:
@@ -365,6 +366,14 @@ class RunDocument:
             LowSample(**row, claims=by_sample[row["sample_id"]])
             for row in lowest.iter_rows(named=True)
         ]
+
+
+def _audit(store: Store, run_id: str) -> ClaimAudit:
+    return audit_claims(store, run_id, examples=3, samples=_AUDITED)
+
+
+_remembered_audit: Final = lru_cache(maxsize=8)(_audit)
+"""It takes seconds, and `claimflow view` shows a run many times."""
 
 
 def _named(summaries: pl.DataFrame) -> pl.DataFrame:

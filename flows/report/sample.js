@@ -82,8 +82,8 @@ function claimLine(sample, claim, step, view) {
   const button = node("button", { type: "button", class: "claim", "aria-expanded": String(chosen), click: () => view.choose(chosen ? null : claim) },
     verdictLabel(judged(claim, step)), " ", node("bdi", {}, claim.claim === null ? claim.reason || "(no claims)" : claim.claim),
     claim.ambiguous ? node("span", { class: "unclear" }, ` unclear: ${claim.ambiguous}`) : null);
+  if (claim === view.pressed) view.button = button;
   if (!chosen) return node("li", {}, button);
-  view.button = button;
   const why = claim.status === "made" && claim.reason ? node("p", { dir: "auto" }, claim.reason) : null;
   const cites = claim.cites ? node("p", { dir: "auto" }, claim.cites) : null;
   return node("li", {}, button, why, cites, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
@@ -100,7 +100,7 @@ function sidePanel(sample, side, title, view) {
     change: (event) => { view.steps[side] = event.target.value; view.draw(); } },
     steps.map((name) => node("option", { value: name, selected: name === step }, name))));
   return node("section", { "aria-label": title }, node("h4", {}, title), choice,
-    textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen)]),
+    textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen)], view),
     claims.length ? node("ol", { class: "claims" }, claims.map((claim) => claimLine(sample, claim, step, view))) : node("p", { class: "absent" }, "no claims of it"),
     nonClaims(sample, side));
 }
@@ -122,7 +122,7 @@ function sidesPanel(sample, view) {
     : [sidePanel(sample, side, title, view)]));
   const others = sample.other_references.map((text, number) => {
     const name = `Another reference, ${number + 1} of ${sample.other_references.length}`;
-    return node("section", { "aria-label": name }, node("h4", {}, name), textBlock(name, text, []));
+    return node("section", { "aria-label": name }, node("h4", {}, name), textBlock(name, text, [], view));
   });
   return node("div", { class: "columns" }, panels, others);
 }
@@ -135,7 +135,7 @@ function contextsPanel(sample, view) {
     sample.retrieved_contexts.map((text, number) => {
       const marks = evidenceIn(sample, "retrieved_contexts", number, view.chosen);
       const begins = node("bdi", {}, Array.from(text.slice(0, 200)).slice(0, 100).join("").trim() + (text.length > 100 ? "…" : ""));
-      return fold(view, `context ${number}`, { class: "context", open: number === 0, wanted: marks.length > 0 }, [`[${number}] `, begins], textBlock(`Context ${number}`, text, marks));
+      return fold(view, `context ${number}`, { class: "context", open: number === 0, wanted: marks.length > 0 }, [`[${number}] `, begins], textBlock(`Context ${number}`, text, marks, view));
     }));
 }
 
@@ -214,10 +214,13 @@ function openSample(sample, place) {
   const detail = byId("detail");
   const names = claimNames(sample);
   const [wanted] = [...names.keys()].filter((claim) => names.get(claim) === place.claim);
-  const view = { steps: {}, chosen: wanted || null, folds: new Map(), button: null, draw, choose };
+  const view = { steps: {}, parts: new Map(), chosen: wanted || null, pressed: wanted || null, folds: new Map(), button: null, draw, choose };
   const metadata = Object.entries(sample.metadata).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("; ");
   function choose(claim) {
+    // The focus stays on the claim that is closed.
+    view.pressed = claim || view.chosen;
     view.chosen = claim;
+    if (claim) view.parts.clear();
     place.chose(claim ? names.get(claim) : null);
     reveal();
   }
@@ -228,17 +231,18 @@ function openSample(sample, place) {
     if (evidence) evidence.scrollIntoView({ block: "nearest" });
     if (view.button) view.button.scrollIntoView({ block: "nearest" });
   }
-  // Long texts keep their scroll position.
+  // Long texts keep their scroll position, unless another part is shown.
   const blocks = () => [...detail.querySelectorAll("[role=group]")];
+  const nameOf = (block) => `${block.getAttribute("aria-label")} ${block.dataset.part || 0}`;
   function draw() {
-    const tops = new Map(blocks().map((one) => [one.getAttribute("aria-label"), one.scrollTop]));
+    const tops = new Map(blocks().map((one) => [nameOf(one), one.scrollTop]));
     view.button = null;
     const parts = [
       sampleHead(sample, place), metadata ? node("p", { class: "faint", dir: "auto" }, metadata) : null,
-      node("h4", {}, "Question"), textBlock("Question", sample.user_input, evidenceIn(sample, "user_input", null, view.chosen)),
+      node("h4", {}, "Question"), textBlock("Question", sample.user_input, evidenceIn(sample, "user_input", null, view.chosen), view),
       changesPanel(sample), sidesPanel(sample, view), contextsPanel(sample, view), checksPanel(sample, view), scoresPanel(sample, view), sentencesPanel(sample, view)];
     detail.replaceChildren(...parts.flat().filter(Boolean));
-    for (const one of blocks()) one.scrollTop = tops.get(one.getAttribute("aria-label")) || 0;
+    for (const one of blocks()) one.scrollTop = tops.get(nameOf(one)) || 0;
   }
   detail.setAttribute("aria-labelledby", "opened");
   detail.hidden = false;

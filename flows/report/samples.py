@@ -1,6 +1,7 @@
 """The samples of a report: which ones are shown, and the rows that led to their scores."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any, Final
@@ -9,6 +10,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import metric_kinds, sample_means
 from claimflow.flows.store.store import Store
@@ -69,6 +71,54 @@ def changed_samples(comparison: Comparison) -> list[str]:
         )["sample_id"]
         .to_list()
     )
+
+
+def listed_samples(
+    store: Store, run_id: str, ranked: Sequence[tuple[str, float | None]]
+) -> Iterator[dict[str, Any]]:
+    """A short row for each of the `ranked` samples and their means, for a list of thousands.
+
+    `asked` begins the question or, without one, the response; `counts` are verdicts by label, and
+    failed rows; `scores` are name, status and score; `failures` are kinds.
+    """
+    with store.reading() as connection:
+
+        def rows(query: str) -> dict[str, list[tuple[Any, ...]]]:
+            return read_table(connection, query, run=run_id).rows_by_key("sample_id")
+
+        texts, counts = rows(_LIST_TEXTS), rows(_LIST_COUNTS)
+        scores, failures = rows(_LIST_SCORES), rows(_LIST_FAILURES)
+    for name, mean in ranked:
+        ((asked, metadata),) = texts[name]
+        found = scores.get(name, [])
+        metrics = Counter(metric for _, metric, *_ in found)
+        yield {
+            "id": name,
+            "asked": asked,
+            "mean": mean,
+            "metadata": json.loads(metadata),
+            "counts": {"entailed": 0, "contradicted": 0, "neutral": 0, "failed": 0}
+            | dict(counts.get(name, [])),
+            "scores": [
+                (metric if metrics[metric] == 1 else f"{step}.{metric}", status, score)
+                for step, metric, status, score in found
+            ],
+            "failures": [kind for (kind,) in failures.get(name, [])],
+        }
+
+
+def matching_sample(store: Store, run_id: str, name: str) -> str | None:
+    """The sample of a run with that id, or whose id with control characters replaced is `name`."""
+    with store.reading() as connection:
+        ids = read_table(connection, _IDS, run=run_id)["sample_id"].to_list()
+    return name if name in ids else next((one for one in ids if escape_controls(one) == name), None)
+
+
+def searched_samples(store: Store, run_id: str, text: str) -> list[str]:
+    """The samples of a run whose id, texts or claims contain `text`, in any case."""
+    with store.reading() as connection:
+        found = read_table(connection, _SEARCH, run=run_id, text=text.lower())
+    return found["sample_id"].to_list()
 
 
 def traced_samples(
@@ -164,6 +214,56 @@ def _citations_text(
         text += f"{_MISATTRIBUTED}{found} {verb} it instead"
     return text
 
+
+_LIST_TEXTS: Final = """
+SELECT sample_id, left(coalesce(user_input, response, ''), 160) AS asked, metadata
+FROM samples WHERE run_id = $run
+"""
+
+# Of cited passages those on all of them count, and those without one are for the precision of
+# citations alone.
+_LIST_COUNTS: Final = """
+WITH of_claims AS (SELECT sample_id, claim_id, status FROM claims
+                   WHERE run_id = $run AND status <> 'not_a_claim'),
+cited AS (SELECT step FROM audit.run_steps JOIN (SELECT artifact_id, settings FROM audit.artifacts)
+            USING (artifact_id)
+          WHERE run_id = $run AND settings ->> '$.premises' = 'cited'),
+of_all AS (SELECT claim_id, if(status = 'failed', 'failed', verdict) AS what FROM verdicts
+           WHERE run_id = $run AND (passage IS NULL OR step NOT IN (FROM cited))),
+found AS (
+  SELECT sample_id, what FROM of_claims JOIN of_all USING (claim_id) WHERE what IS NOT NULL
+  UNION ALL SELECT sample_id, 'failed' FROM of_claims WHERE status = 'failed'
+)
+SELECT sample_id, what, count(*) FROM found GROUP BY sample_id, what
+"""
+
+_LIST_SCORES: Final = """
+SELECT sample_id, step, metric, status, score
+FROM scores JOIN audit.run_steps USING (run_id, step)
+WHERE run_id = $run ORDER BY run_steps.position, metric
+"""
+
+_LIST_FAILURES: Final = """
+SELECT DISTINCT sample_id, failure FROM (
+  SELECT sample_id, failure FROM claims WHERE run_id = $run
+  UNION ALL
+  SELECT sample_id, verdicts.failure FROM verdicts
+    JOIN (SELECT sample_id, claim_id FROM claims WHERE run_id = $run) USING (claim_id)
+    WHERE run_id = $run
+  UNION ALL SELECT sample_id, failure FROM rubric_verdicts WHERE run_id = $run
+) WHERE failure IS NOT NULL ORDER BY ALL
+"""
+
+_IDS: Final = "SELECT sample_id FROM samples WHERE run_id = $run"
+
+_SEARCH: Final = """
+SELECT DISTINCT sample_id FROM (
+  SELECT sample_id, unnest([sample_id, user_input, response, reference]
+                           || coalesce(retrieved_contexts, [])) AS text
+  FROM samples WHERE run_id = $run
+  UNION ALL SELECT sample_id, claim FROM claims WHERE run_id = $run AND status <> 'not_a_claim'
+) WHERE contains(lower(text), $text)
+"""
 
 _SAMPLES: Final = """
 SELECT sample_id, user_input, response, reference, other_references, retrieved_contexts, metadata

@@ -22,12 +22,26 @@ const signed = (value) => (value > 0 ? "+" : "") + digits(value);
 const spoken = (verdict) => (verdict === "none" ? "not judged" : verdict);
 const verdictLabel = (verdict) => node("span", { class: `word ${verdict}` }, `${SIGNS[verdict] || "grade"} ${spoken(verdict)}`);
 
-// The text split where marks begin and end, each piece with the marks that cover it. Positions
-// count code points, while JavaScript strings count UTF-16 units.
-function pieces(text, marks) {
-  const points = Array.from(text);
-  const inside = marks.filter((mark) => mark.start >= 0 && mark.start < mark.end && mark.end <= points.length);
-  const at = new Map([[0, []], [points.length, []]]);
+// Code points of a text that are shown at a time: a browser lays out a few pages at once, not a book.
+const PART = 20000;
+
+// Where the parts of a long text begin, and where the last one ends: behind a line break or a blank.
+function partsOf(points) {
+  const cuts = [0];
+  while (points.length - cuts.at(-1) > PART) {
+    let cut = cuts.at(-1) + PART;
+    while (cut > cuts.at(-1) + PART / 2 && !/\s/.test(points[cut - 1])) cut -= 1;
+    cuts.push(cut);
+  }
+  return [...cuts, points.length];
+}
+
+// The code points `first` to `last` split where marks begin and end, each piece with the marks that cover
+// it. Positions count code points, while JavaScript strings count UTF-16 units.
+function pieces(points, marks, first, last) {
+  const inside = marks.filter((mark) => mark.start >= 0 && mark.start < mark.end && mark.end <= points.length && mark.start < last && mark.end > first)
+    .map((mark) => ({ ...mark, start: Math.max(mark.start, first), end: Math.min(mark.end, last), begins: mark.start >= first }));
+  const at = new Map([[first, []], [last, []]]);
   for (const mark of inside) for (const place of [mark.start, mark.end]) at.set(place, [...(at.get(place) || []), mark]);
   const cuts = [...at.keys()].sort((a, b) => a - b);
   const open = new Set();
@@ -54,17 +68,30 @@ function marked(piece, sign) {
   return node("span", { class: classes, role: "button", tabindex: "0", "aria-label": label, "aria-expanded": String(chosen), click: choose, keydown: pressed }, shown);
 }
 
-// A text with its line breaks, which can be scrolled by keys; `name` is read by screen readers.
-function textBlock(name, text, marks) {
+// A text with its line breaks, which can be scrolled by keys; `name` is read by screen readers. Of a long
+// one a part is shown: what the reader asks for, or else the part with the chosen claim or evidence.
+function textBlock(name, text, marks, view) {
   if (text === null || text === undefined) return node("p", { class: "absent" }, "(missing)");
   if (text === "") return node("p", { class: "absent" }, "(empty)");
+  const points = Array.from(text);
+  const cuts = partsOf(points);
+  const last = cuts.length - 2;
+  const wanted = marks.find((mark) => mark.chosen || mark.kind === "evidence");
+  const number = view.parts.get(name) ?? (wanted ? Math.max(cuts.findLastIndex((cut) => cut <= wanted.start), 0) : 0);
+  const part = Math.min(number, last);
+  view.parts.set(name, part);
   const seen = new Set();
-  const parts = pieces(text, marks).map((piece) => {
-    const first = piece.marks.filter((mark) => !seen.has(mark));
+  const shown = pieces(points, marks, cuts[part], cuts[part + 1]).map((piece) => {
+    const first = piece.marks.filter((mark) => mark.begins && !seen.has(mark));
     first.forEach((mark) => seen.add(mark));
     return piece.marks.length ? marked(piece, first.length > 0) : piece.text;
   });
-  return node("div", { class: "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name }, parts);
+  const block = node("div", { class: "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name, "data-part": String(part) }, shown);
+  if (last === 0) return block;
+  const go = (step) => () => { view.parts.set(name, part + step); view.draw(); };
+  return [node("p", { class: "parts" }, `Part ${part + 1} of ${last + 1} of this text of ${points.length.toLocaleString("en")} letters `,
+    node("button", { type: "button", "aria-label": `previous part of ${name}`, disabled: part === 0, click: go(-1) }, "Previous part"), " ",
+    node("button", { type: "button", "aria-label": `next part of ${name}`, disabled: part === last, click: go(1) }, "Next part")), block];
 }
 
 // A table of values: elements unchanged, numbers right-aligned, null as a dash.

@@ -1,13 +1,18 @@
 """Request handling of the local web server: the runs, a metric over the runs, reports."""
 
+import json
 from collections.abc import Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, unquote, urlencode
 
 from claimflow.flows.errors import InputError, StoreError
-from claimflow.flows.report.html import html_report
+from claimflow.flows.quality.comparison import Comparison, compare
+from claimflow.flows.report.formatting import escape_controls
+from claimflow.flows.report.html import html_report, sample_entry
 from claimflow.flows.report.run_document import RunDocument
+from claimflow.flows.report.samples import searched_samples
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.overview import (
@@ -21,7 +26,7 @@ from claimflow.flows.viewer.responses import Request, Response, error_response, 
 from claimflow.flows.viewer.workbench import sql_page
 
 _REPORT_POLICY: Final = (
-    "connect-src 'none'; frame-src 'none'; object-src 'none'; frame-ancestors 'none'; "
+    "connect-src 'self'; frame-src 'none'; object-src 'none'; frame-ancestors 'none'; "
     "base-uri 'none'; form-action 'none'"
 )
 """In addition to the policy in the report, which allows its own script alone by hash."""
@@ -40,7 +45,7 @@ def handle_request(store: Store, request: Request, *, token: str) -> Response:
         if request.method == "GET" and request.path == "/trend":
             return _trend_page(store, request.query)
         if request.method == "GET" and request.path.startswith("/run/"):
-            return _report(store, unquote(request.path.removeprefix("/run/")), request.query)
+            return _of_run(store, request.path.removeprefix("/run/"), request.query)
         if request.path == "/sql":
             return sql_page(store, request, token)
     except InputError as error:
@@ -109,9 +114,36 @@ def _compare(store: Store, query: Mapping[str, str]) -> Response:
     return redirect._replace(headers={"Location": to})
 
 
-def _report(store: Store, name: str, parameters: Mapping[str, str]) -> Response:
-    run_id = chosen_run(store, name)
+def _of_run(store: Store, path: str, parameters: Mapping[str, str]) -> Response:
+    """The report of a run, or what its script asks for: a sample, or the samples with a text."""
+    name, _, part = path.partition("/")
+    run_id = chosen_run(store, unquote(name))
     against = parameters.get("against")
     before = chosen_run(store, against, before=run_id) if against else None
-    body = html_report(RunDocument(store, run_id), against=before, viewer=True)
+    comparison = _comparison(store, before, run_id) if before else None
+    if part == "sample":
+        found = sample_entry(store, run_id, parameters.get("id", ""), comparison)
+        if found is not None:
+            return Response(HTTPStatus.OK, found, headers=_JSON)
+    if part == "search":
+        ids = searched_samples(store, run_id, parameters.get("text", ""))
+        text = json.dumps([escape_controls(one) for one in ids])
+        return Response(HTTPStatus.OK, text, headers=_JSON)
+    if part:
+        return error_response(HTTPStatus.NOT_FOUND, "there is no such page")
+    body = html_report(RunDocument(store, run_id), against=comparison, viewer=True)
     return Response(HTTPStatus.OK, body, _REPORT_POLICY)
+
+
+_JSON: Final = {"Content-Type": "application/json; charset=utf-8"}
+
+
+def _comparison(store: Store, a: str, b: str) -> Comparison:
+    """As `compare`; remembered of runs that have ended, since each opened sample needs it."""
+    statuses = {RunDocument(store, run_id).head.status for run_id in (a, b)}
+    return compare(store, a, b) if "running" in statuses else _remembered(store, a, b)
+
+
+@lru_cache(maxsize=4)
+def _remembered(store: Store, a: str, b: str) -> Comparison:
+    return compare(store, a, b)

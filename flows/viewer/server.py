@@ -2,9 +2,10 @@
 
 import secrets
 import sys
+import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from claimflow.flows.errors import Fault, InputError
@@ -38,9 +39,14 @@ class ViewServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
+    _CLOSE_SECONDS: Final = 5.0
+    """How long requests that are being answered may still take when the server ends."""
+
     def __init__(self, store: Store, port: int) -> None:
         """Listen on `port`, or on any free one for 0. Raises `InputError` where it is in use."""
         self.store = store
+        self._changed = threading.Condition()
+        self._answering = 0
         self.key, self.token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         try:
             super().__init__((ADDRESS, port), _RequestHandler)
@@ -50,6 +56,23 @@ class ViewServer(ThreadingHTTPServer):
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
         # Browsers share the cookies of a host among its ports.
         self.cookie = f"claimflow-{self.server_port}"
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """As in `ThreadingMixIn`; counted, for `server_close`."""
+        with self._changed:
+            self._answering += 1
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._changed:
+                self._answering -= 1
+                self._changed.notify_all()
+
+    def server_close(self) -> None:
+        """Close the socket, and wait for requests: native code must not outlive the interpreter."""
+        super().server_close()
+        with self._changed:
+            self._changed.wait_for(lambda: self._answering == 0, self._CLOSE_SECONDS)
 
     @property
     def url(self) -> str:

@@ -287,22 +287,38 @@ def test_hostile_text_is_shown_as_text(alone: Seen) -> None:
     assert detail.locator("b, i, a, img").count() == 0
 
 
-def test_an_answer_of_a_megabyte_opens(alone: Seen) -> None:
+def test_an_answer_of_a_megabyte_is_read_in_parts(alone: Seen) -> None:
     assert len(LONG) > 1_000_000
     open_sample(alone, "long")
-    response = panel(alone, "Response").locator("div.text")
-    assert response.evaluate("one => one.textContent.length") == len(LONG) + 1
-    assert marks(response) == [("Its end is here.", "contradicted")]
+    response = panel(alone, "Response")
+    text = response.locator("div.text")
+    told = response.locator("p.parts")
+    first = text.inner_text()
+    assert 10_000 <= len(first) <= 20_000
+    assert told.inner_text().startswith(f"Part 1 of 53 of this text of {len(LONG):,} letters")
+    assert marks(text) == []
+    response.get_by_role("button", name="next part of Response").click()
+    second = text.inner_text()
+    assert LONG.startswith(first + second)
+    # The claim is in the last part, which its choice shows.
+    response.locator("button.claim").click()
+    assert told.inner_text().startswith("Part 53 of 53")
+    assert marks(text) == [("Its end is here.", "contradicted chosen")]
+    assert response.get_by_role("button", name="next part of Response").is_disabled()
+    response.get_by_role("button", name="previous part of Response").click()
+    assert told.inner_text().startswith("Part 52 of 53")
 
 
 def test_choosing_a_claim_keeps_folds_and_scroll_positions(alone: Seen) -> None:
     detail = open_sample(alone, "long")
     response = panel(alone, "Response").locator("div.text")
-    response.evaluate("one => one.scrollTop = 5000")
+    claim = panel(alone, "Response").locator("button.claim")
+    claim.click()
+    response.evaluate("one => one.scrollTop = 1000")
     scores = detail.locator("details", has_text="Scores")
     scores.locator("summary").click()
-    panel(alone, "Response").locator("button.claim").click()
-    assert response.evaluate("one => one.scrollTop") == 5000
+    claim.click()
+    assert response.evaluate("one => one.scrollTop") == 1000
     assert scores.get_attribute("open") is None
     assert alone.page.evaluate("document.activeElement.className") == "claim"
 
@@ -317,7 +333,7 @@ def test_missing_texts_are_marked(alone: Seen) -> None:
 def test_buttons_open_the_next_and_previous_sample(alone: Seen) -> None:
     names = rows(alone)
     detail = open_sample(alone, names[2])
-    following = alone.page.get_by_role("button", name="Next")
+    following = alone.page.get_by_role("button", name="Next", exact=True)
     following.click()
     assert detail.locator("h3").inner_text() == f"Sample {names[3]}"
     assert "4 of 5" in detail.inner_text()
@@ -326,7 +342,7 @@ def test_buttons_open_the_next_and_previous_sample(alone: Seen) -> None:
     assert detail.locator("h3").inner_text() == f"Sample {names[4]}"
     assert following.is_disabled()
     for name in (names[3], names[2]):
-        alone.page.get_by_role("button", name="Previous").click()
+        alone.page.get_by_role("button", name="Previous", exact=True).click()
         assert detail.locator("h3").inner_text() == f"Sample {name}"
     alone.page.get_by_role("button", name="Close").click()
     assert detail.is_hidden()

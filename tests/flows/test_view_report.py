@@ -1,0 +1,153 @@
+"""A report in `claimflow view`, whose server has the samples, shows what its file shows."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from claimflow.flows.report.formatting import escape_controls
+from claimflow.flows.report.html import html_report
+from claimflow.flows.report.run_document import RunDocument
+from claimflow.flows.viewer.server import ViewServer
+from tests.flows.browser import PATIENCE
+from tests.flows.report_runs import EVIL, put_runs
+from tests.flows.test_view import Client
+
+STATES: list[Mapping[str, str]] = [
+    {"sort": "sample"},
+    {"sort": "-contradicted"},
+    {"sort": "-failed"},
+    {"sort": "changed"},
+    {"verdict": "neutral"},
+    {"verdict": "failed"},
+    {"status": "undefined"},
+    {"metric": "precision", "status": "scored", "sort": "-score"},
+    {"slice": '["topic","Paris"]'},
+    {"metric": "precision", "from": "0.2", "to": "0.9"},
+    {"metric": "precision", "sort": "difference"},
+    {"failure": "timeout"},
+    {"changed": "flipped"},
+    {"changed": "same"},
+    {"cause": "chance"},
+    {"text": "Größer"},
+    {"text": "GRÖSSER"},
+    {"text": "باريس"},
+    {"text": "{{ 7 * 7 }}"},
+    {"text": "Nothing here."},
+]
+
+
+class Pages:
+    """The same comparison in a file and in the viewer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.a, self.b = put_runs(folder)
+        path = folder / "report.html"
+        path.write_text(html_report(RunDocument(self.store, self.b), against=self.a), "utf-8")
+        self.file = path.resolve().as_uri()
+        self.view = ViewServer(self.store, 0)
+        self.served = f"http://127.0.0.1:{self.view.server_port}/run/{self.b}?against={self.a}"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
+    found = Pages(tmp_path_factory.mktemp("pages"))
+    with found.view:
+        thread = threading.Thread(target=found.view.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield found
+        found.view.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, pages: Pages) -> Iterator[Page]:
+    """A page of a browser that has the key; it may complain of nothing."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(pages.view.url)
+    yield page
+    # The request that a test aborts.
+    assert set(complaints) <= {"Failed to load resource: net::ERR_FAILED"}
+    assert page.evaluate("window.hacked ?? null") is None
+    context.close()
+
+
+def opened(page: Page, address: str) -> Page:
+    page.goto("about:blank")
+    page.goto(address)
+    expect(page.locator("#matches")).to_contain_text("samples in this page match")
+    return page
+
+
+def listed(page: Page) -> list[list[str]]:
+    script = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    found: list[list[str]] = page.locator("#list tr").evaluate_all(script)
+    return found
+
+
+@pytest.mark.parametrize("state", STATES, ids=urlencode)
+def test_the_list_is_the_same(page: Page, pages: Pages, state: Mapping[str, str]) -> None:
+    fragment = f"#{urlencode(state)}"
+    expected = listed(opened(page, pages.file + fragment))
+    assert listed(opened(page, pages.served + fragment)) == expected
+
+
+@pytest.mark.parametrize("name", ["tower", "برج", EVIL, "long", "silent"])
+def test_a_sample_is_the_same(page: Page, pages: Pages, name: str) -> None:
+    fragment = f"#{urlencode({'sample': escape_controls(name), 'claim': '1'})}"
+    found = []
+    for address in (pages.file, pages.served):
+        opened(page, address + fragment)
+        expect(page.locator("#detail h3")).to_have_text(f"Sample {escape_controls(name)}")
+        found.append(page.locator("#detail").evaluate("one => one.innerText"))
+    assert found[0] == found[1]
+
+
+def test_the_reader_searches_opens_and_goes_on(page: Page, pages: Pages) -> None:
+    opened(page, pages.served)
+    expect(page.locator("#list tbody tr")).to_have_count(5)
+    page.locator("#filters [name=text]").fill("tower")
+    expect(page.locator("#list tbody tr")).to_have_count(1)
+    page.locator("#filters [name=text]").fill("")
+    expect(page.locator("#list tbody tr")).to_have_count(5)
+    page.keyboard.press("Tab")
+    page.locator("#list button.open").first.click()
+    first = page.locator("#detail h3").inner_text()
+    page.keyboard.press("j")
+    expect(page.locator("#detail h3")).not_to_have_text(first)
+    page.go_back()
+    expect(page.locator("#detail h3")).to_have_text(first)
+
+
+def test_a_sample_that_is_gone_is_said(page: Page, pages: Pages) -> None:
+    opened(page, pages.served)
+    page.route("**/sample?*", lambda route: route.abort())
+    page.locator("#list button.open").first.click()
+    expect(page.locator("#trouble")).to_contain_text("The sample cannot be read")
+    page.unroute("**/sample?*")
+
+
+def test_the_server_gives_samples_and_searches(pages: Pages) -> None:
+    client = Client(pages.view)
+    status, text, headers = client.ask(f"/run/{pages.b}/sample?id=tower&against={pages.a}")
+    assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    assert json.loads(text)["changes"]["claims"]
+    status, text, _ = client.ask(f"/run/latest/sample?id={quote(escape_controls(EVIL))}")
+    assert (status, json.loads(text)["sample_id"]) == (200, escape_controls(EVIL))
+    assert "changes" not in json.loads(text)
+    for path in ("/run/latest/sample?id=none", "/run/none/sample?id=tower", "/run/latest/other"):
+        assert client.ask(path)[0] == 404
+    assert json.loads(client.ask("/run/latest/search?text=GR%C3%96%C3%9FER")[1]) == ["tower"]
+    everything = json.loads(client.ask("/run/latest/search")[1])
+    assert len(everything) == 5
+    for path in ("/run/latest/sample?id=tower", "/run/latest/search?text=a"):
+        assert client.ask(path, Cookie=None)[0] == 403
