@@ -86,7 +86,10 @@ function claimLine(sample, claim, step, view) {
   if (!chosen) return node("li", {}, button);
   const why = claim.status === "made" && claim.reason ? node("p", { dir: "auto" }, claim.reason) : null;
   const cites = claim.cites ? node("p", { dir: "auto" }, claim.cites) : null;
-  return node("li", {}, button, why, cites, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
+  const { run } = byId("packed").dataset;
+  const history = run && claim.claim !== null
+    ? node("p", {}, node("a", { href: `/claim?${new URLSearchParams({ run, sample: sample.sample_id, claim: claim.claim })}` }, "This claim over the runs")) : null;
+  return node("li", {}, button, why, cites, history, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
 }
 
 // A text with its claims, those of the step that the reader selects.

@@ -7,10 +7,12 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 from markupsafe import Markup
 
-from claimflow.flows.quality.claim_changes import step_changes, step_provenance
+from claimflow.flows.quality.claim_changes import Provenance, step_changes, step_provenance
 from claimflow.flows.report.comparison_text import step_change_text
+from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.plots import long_trend_svg, sparkline_svg
 from claimflow.flows.report.run_document import PastMean
+from claimflow.flows.report.samples import matching_sample
 from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import all_runs, metric_kinds
 from claimflow.flows.store.store import Store
@@ -227,15 +229,63 @@ def trend(store: Store, pipeline: str, scores: str, metric: str) -> tuple[Markup
     rows: list[TrendRow] = []
     for row in found.iter_rows(named=True):
         before = made[rows[-1].run_id] if rows else {}
-        changed = [
-            "samples: others" if one.step == "samples" else step_change_text(one)
-            for one in step_changes(before, made[row["run_id"]])
-            if one.causes or one.edits or (one.step == "samples" and not one.same)
-        ]
-        rows.append(TrendRow(**row, changed=changed))
+        rows.append(TrendRow(**row, changed=_changed(before, made[row["run_id"]])))
     past = [PastMean(one.run_id, one.started_at, one.mean, one.low, one.high) for one in rows]
     drawn = long_trend_svg(past, metric)
     return Markup(drawn), rows[::-1]  # noqa: S704, escaped where it is drawn
+
+
+class ClaimRow(NamedTuple):
+    """A verdict on a claim in a run; `changed` says what differs from the run before.
+
+    `flipped` says that the run before has another verdict of the same step against the same text.
+    """
+
+    run_id: str
+    started_at: datetime
+    step: str
+    against: str
+    verdict: str
+    reason: str | None
+    flipped: bool
+    changed: list[str]
+
+
+def claim_history(store: Store, run_id: str, sample_id: str, claim: str) -> list[ClaimRow]:
+    """The verdicts on a claim in the newest runs of the pipeline of a run, the newest first.
+
+    Over several passages, an entailed one decides, else a contradicted one. Control characters of
+    `sample_id` and `claim` may be replaced, as in reports.
+    """
+    named = matching_sample(store, run_id, sample_id)
+    with store.reading() as connection:
+        found = read_table(
+            connection, _HISTORY, run=run_id, sample=named or sample_id, most=_LONG_TREND
+        )
+        found = found.filter(
+            pl.col("claim").map_elements(escape_controls, return_dtype=pl.String)
+            == escape_controls(claim)
+        )
+        runs = found["run_id"].unique(maintain_order=True).to_list()
+        made = {one: step_provenance(connection, one) for one in runs}
+    before: dict[tuple[str, str], dict[str, Any]] = {}
+    rows = []
+    for row in found.drop("claim").iter_rows(named=True):
+        earlier = before.get((row["step"], row["against"]))
+        changed = [] if earlier is None else _changed(made[earlier["run_id"]], made[row["run_id"]])
+        flipped = earlier is not None and earlier["verdict"] != row["verdict"]
+        rows.append(ClaimRow(**row, flipped=flipped, changed=changed))
+        before[row["step"], row["against"]] = row
+    return rows[::-1]
+
+
+def _changed(before: dict[str, Provenance], now: dict[str, Provenance]) -> list[str]:
+    """How the steps of a run were made otherwise than those of another."""
+    return [
+        "samples: others" if one.step == "samples" else step_change_text(one)
+        for one in step_changes(before, now)
+        if one.causes or one.edits or (one.step == "samples" and not one.same)
+    ]
 
 
 def pipeline_names(store: Store) -> list[str]:
@@ -296,4 +346,25 @@ LEFT JOIN (SELECT run_id, string_agg(rule || ': ' || outcome, '; ' ORDER BY rule
            GROUP BY run_id) USING (run_id)
 WHERE slice_field IS NULL AND scores = $scores AND metric = $metric
 ORDER BY started_at, run_id
+"""
+
+_HISTORY: Final = """
+WITH this AS (SELECT pipeline FROM audit.runs WHERE run_id = $run),
+newest AS (
+  SELECT run_id, started_at FROM audit.runs SEMI JOIN this USING (pipeline)
+  ORDER BY started_at DESC, run_id DESC LIMIT $most
+),
+judged AS (
+  SELECT run_id, verdicts.step, against, claim, if(verdicts.status = 'failed', 'failed', verdict)
+           AS verdict, verdicts.reason,
+         array_position(['entailed', 'contradicted', 'neutral', 'failed'],
+                        if(verdicts.status = 'failed', 'failed', verdict)) AS place
+  FROM claims JOIN verdicts USING (run_id, claim_id)
+  WHERE sample_id = $sample AND run_id IN (SELECT run_id FROM newest)
+)
+SELECT run_id, started_at, step, against, claim, arg_min(verdict, place) AS verdict,
+       arg_min(reason, place) AS reason
+FROM judged JOIN newest USING (run_id) WHERE place IS NOT NULL
+GROUP BY run_id, started_at, step, against, claim
+ORDER BY started_at, run_id, step, against
 """

@@ -17,6 +17,7 @@ from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.overview import (
     SORTS,
+    claim_history,
     pipeline_names,
     pipelines,
     sort_links,
@@ -44,6 +45,8 @@ def handle_request(store: Store, request: Request, *, token: str) -> Response:
             return _compare(store, request.query)
         if request.method == "GET" and request.path == "/trend":
             return _trend_page(store, request.query)
+        if request.method == "GET" and request.path == "/claim":
+            return _claim_page(store, request.query)
         if request.method == "GET" and request.path.startswith("/run/"):
             return _of_run(store, request.path.removeprefix("/run/"), request.query)
         if request.path == "/sql":
@@ -99,6 +102,15 @@ def _trend_page(store: Store, query: Mapping[str, str]) -> Response:
         return error_response(HTTPStatus.NOT_FOUND, message)
     body = page("trend", pipeline=pipeline, metric=metric, plot=plot, rows=rows)
     return Response(HTTPStatus.OK, body)
+
+
+def _claim_page(store: Store, query: Mapping[str, str]) -> Response:
+    run, sample_id, claim = (query.get(name, "") for name in ("run", "sample", "claim"))
+    rows = claim_history(store, chosen_run(store, run), sample_id, claim)
+    if not rows:
+        message = f"no run has a verdict on the claim {claim!r} of the sample {sample_id!r}"
+        return error_response(HTTPStatus.NOT_FOUND, message)
+    return Response(HTTPStatus.OK, page("claim", sample_id=sample_id, claim=claim, rows=rows))
 
 
 def _compare(store: Store, query: Mapping[str, str]) -> Response:

@@ -45,7 +45,7 @@ def error_response(status: HTTPStatus, *messages: str) -> Response:
     return Response(status, page("error", title=status.phrase, messages=messages))
 
 
-def page(name: Literal["runs", "trend", "sql", "error"], **values: Any) -> str:
+def page(name: Literal["runs", "trend", "claim", "sql", "error"], **values: Any) -> str:
     """A page of the server from its template."""
     values |= {"style": _STYLE}
     return render_template("claimflow.flows.viewer", f"{name}.html.j2", values)

@@ -16,6 +16,7 @@ WIDTHS = (1440, 1024, 390)
 PAGES = {
     "runs": "/",
     "trend": "/trend?pipeline=%3Cb%3Ep%3C%2Fb%3E&scores=precision&metric=precision",
+    "claim": "/claim?run=latest&sample=tower&claim=The+tower+stands+in+Paris.",
     "report": "/run/latest",
     "comparison": "/run/latest?against=previous#sample=tower&claim=1",
     "sql": "/sql",
@@ -45,7 +46,7 @@ def test_a_page_has_no_violation(browser: Browser, view: ViewServer, name: str) 
         page.set_default_timeout(PATIENCE)
         page.goto(view.url)
         page.goto(address)
-        if "run" in address:
+        if "/run/" in address:
             page.wait_for_selector("#list thead th")
         for summary in page.locator("summary").all():
             summary.click()

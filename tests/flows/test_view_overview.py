@@ -9,16 +9,16 @@ from urllib.parse import urlencode
 
 import pytest
 
-from claimflow.flows.report.formatting import format_duration
+from claimflow.flows.report.formatting import escape_controls, format_duration
 from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.overview import SHOWN, pipelines, trend
+from claimflow.flows.viewer.overview import SHOWN, claim_history, pipelines, trend
 from claimflow.flows.viewer.server import ViewServer
 from claimflow.stages.rows import Score, content_key
 from claimflow.stages.tables import build
-from tests.flows.recorded_runs import Table, put_run, samples, scores
+from tests.flows.recorded_runs import Table, claims, put_run, samples, scores, verdicts
 from tests.flows.test_view import Client
 
 HOSTILE = "<script>alert(1)</script>"
@@ -164,6 +164,46 @@ def test_absurd_addresses_are_answered(client: Client, path: str) -> None:
     status, page, _ = client.ask(path)
     assert status in (200, 404)
     assert "<script" not in page
+
+
+def test_a_claim_has_its_verdicts_over_the_runs(tmp_path: Any) -> None:
+    hostile = f"{HOSTILE} \x1b[31m"
+    store = Store(tmp_path / "s.duckdb")
+    made = []
+    for verdict, prompt in (("entailed", "old"), ("entailed", "old"), ("contradicted", "new")):
+        tables = {
+            "samples": samples([hostile]),
+            "response_claims": claims({hostile: [hostile, "Another one."]}),
+            "judged": verdicts(
+                {(hostile, hostile): verdict, (hostile, "Another one."): "timeout"},
+                settings={"prompt": prompt},
+            ),
+        }
+        made.append(put_run(store, tables))
+    put_run(store, tables, pipeline="another")
+    rows = claim_history(store, made[2], escape_controls(hostile), escape_controls(hostile))
+    assert [row.run_id for row in rows] == made[::-1]
+    assert [row.verdict for row in rows] == ["contradicted", "entailed", "entailed"]
+    assert [row.flipped for row in rows] == [True, False, False]
+    assert rows[0].changed == ["samples: others", "judged: prompt"]
+    assert rows[2].changed == []
+    (row, *_) = claim_history(store, made[0], hostile, "Another one.")
+    assert (row.verdict, row.reason) == ("failed", "it was timeout")
+    assert claim_history(store, made[0], hostile, "No such claim.") == []
+    with ViewServer(store, 0) as view:
+        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        client = Client(view)
+        names = {"run": made[2], "sample": hostile, "claim": hostile}
+        status, page, _ = client.ask(f"/claim?{urlencode(names)}")
+        lost = [client.ask(path)[0] for path in ("/claim", "/claim?run=latest&claim=x")]
+        view.shutdown()
+        thread.join()
+    assert status == 200
+    assert "flipped" in page
+    assert "judged: prompt" in page
+    assert "<script" not in page
+    assert lost == [404, 404]
 
 
 def test_a_run_in_progress_shows_how_far_it_is(tmp_path: Any) -> None:
