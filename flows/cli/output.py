@@ -83,11 +83,11 @@ def write_table(frame: "pl.DataFrame", table_format: TableFormat, output: Path |
         raise InputError(
             [Fault("--format parquet", "cannot be printed to a terminal", "add -o FILE")]
         )
-    from claimflow.flows.report.table_files import encode_table
-
     if table_format == "table":
         print_or_write(lambda terminal: terminal.print_frame(frame), output)
         return
+    from claimflow.flows.report.table_files import encode_table
+
     content = encode_table(frame, table_format)
     if output is None and sys.stdout.isatty():
         content = escape_controls(content.decode()).encode()

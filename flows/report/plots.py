@@ -197,13 +197,19 @@ def to_svg(chart: Chart) -> str:
     if titles[1]:
         parts.append(_text(titles[1], -widest - 14, height / 2, "middle", turn=-90))
     whole = (round(margin + width + max(right, 8)), round(top + height + max(down, top) + 8))
+    drawing = (
+        f'<g transform="translate({margin:.5g} {top:.5g})" fill="currentColor" '
+        f'font-family="sans-serif" font-size="11">{"".join(parts)}</g>'
+    )
+    return _svg(chart, drawing, *whole)
+
+
+def _svg(chart: Chart, drawing: str, width: int, height: int) -> str:
     return (
         f'<svg role="graphics-document" aria-roledescription="chart" '
         f"aria-label={quoteattr(escape_controls(chart.about))} "
-        f'xmlns="http://www.w3.org/2000/svg" width="{whole[0]}" height="{whole[1]}" '
-        f'viewBox="0 0 {whole[0]} {whole[1]}">'
-        f'<g transform="translate({margin:.5g} {top:.5g})" fill="currentColor" '
-        f'font-family="sans-serif" font-size="11">{"".join(parts)}</g></svg>'
+        f'xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}">{drawing}</svg>'
     )
 
 
@@ -434,12 +440,8 @@ def sparkline_svg(past: Sequence[PastMean], metric: str) -> str | None:
         return None
     chart = trend_chart(_by_start(past), label=metric, width=160, height=28)
     around = 4
-    return (
-        f'<svg role="graphics-document" aria-roledescription="chart" '
-        f'aria-label={quoteattr(escape_controls(chart.about))} xmlns="http://www.w3.org/2000/svg" '
-        f'width="{chart.width + 2 * around}" height="{chart.height + 2 * around}">'
-        f'<g transform="translate({around} {around})">{"".join(chart.marks)}</g></svg>'
-    )
+    drawing = f'<g transform="translate({around} {around})">{"".join(chart.marks)}</g>'
+    return _svg(chart, drawing, chart.width + 2 * around, chart.height + 2 * around)
 
 
 def _by_start(past: Sequence[PastMean]) -> dict[str, PastMean]:

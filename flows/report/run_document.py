@@ -163,7 +163,7 @@ class RunDocument:
 
         The name of a metric follows its step where several steps make it.
         """
-        return _named(results.summaries(self.store, self.run_id))
+        return with_names(results.summaries(self.store, self.run_id))
 
     @property
     def means(self) -> list[dict[str, Any]]:
@@ -175,7 +175,7 @@ class RunDocument:
         """As `means`, but without intervals, where no step of the run summarizes its scores."""
         if self.means:
             return []
-        return _named(results.score_means(self.store, self.run_id)).rows(named=True)
+        return with_names(results.score_means(self.store, self.run_id)).rows(named=True)
 
     @property
     def no_means(self) -> str:
@@ -376,9 +376,12 @@ _remembered_audit: Final = lru_cache(maxsize=8)(_audit)
 """It takes seconds, and `claimflow view` shows a run many times."""
 
 
-def _named(summaries: pl.DataFrame) -> pl.DataFrame:
-    """Summaries with a `name`: the metric, after its step where several steps make it."""
-    several = pl.col("scores").n_unique().over("metric") > 1
+def with_names(summaries: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Summaries with a `name`: the metric, after its step where several steps make it.
+
+    Those of several runs `by` run_id.
+    """
+    several = pl.col("scores").n_unique().over(*by, "metric") > 1
     led = pl.format("{}.{}", "scores", "metric")
     return summaries.with_columns(name=pl.when(several).then(led).otherwise("metric"))
 

@@ -110,8 +110,11 @@ def listed_samples(
 def matching_sample(store: Store, run_id: str, name: str) -> str | None:
     """The sample of a run with that id, or whose id with control characters replaced is `name`."""
     with store.reading() as connection:
-        ids = read_table(connection, _IDS, run=run_id)["sample_id"].to_list()
-    return name if name in ids else next((one for one in ids if escape_controls(one) == name), None)
+        exact = read_table(connection, f"{_IDS} AND sample_id = $name", run=run_id, name=name)
+        if exact.height:
+            return name
+        ids = read_table(connection, _IDS, run=run_id)["sample_id"]
+    return next((one for one in ids if escape_controls(one) == name), None)
 
 
 def searched_samples(store: Store, run_id: str, text: str) -> list[str]:

@@ -106,7 +106,7 @@ class TableBuilder:
         """Write the table of the samples; meanwhile workers begin with those of `steps`."""
         for step in islice(filter(self._can_begin, steps), _AHEAD):
             chain = self._chain(step, {})
-            cut = _pieces_on_workers(step.stage, {}, self._workers, self._samples.count)
+            cut = self._chunks_of_part(step.stage, {})
             parts = self._sample_parts(sample_columns(chain) or tuple(Sample.model_fields))
             self._ahead.start(step, self._parts_of_workers(chain, parts, {}, cut=cut))
         shards = -(-self._samples.count // SHARD)
@@ -198,7 +198,7 @@ class TableBuilder:
         alone = set(step.needs) == {SAMPLES} and not stage.needed_tools
         return (
             alone
-            and _pieces_on_workers(stage, {}, self._workers, self._samples.count) > 0
+            and self._chunks_of_part(stage, {}) > 0
             and self._unchanged_samples(step, step_recipe(stage, {})).is_empty()
         )
 
@@ -206,9 +206,26 @@ class TableBuilder:
         for part in self._until_stopped(self._samples.shards(SHARD)):
             yield {SAMPLES: part.select(columns)}
 
+    def _chunks_of_part(
+        self, stage: Stage, tools: Mapping[str, Any], samples: int | None = None
+    ) -> int:
+        """Into how many chunks each part of `samples` (None: all) is cut for workers.
+
+        0 where they do not make the stage.
+        """
+        parsers = [tool for tool in tools.values() if isinstance(tool, StoppableParser)]
+        if not stage.by_row or len(parsers) < len(tools) or not is_importable(stage):
+            return 0
+        samples = self._samples.count if samples is None else samples
+        of = -(-samples // SHARD)
+        cut = -(-self._workers.shards // max(of, 1))
+        if parsers:
+            cut = max(cut, -(-min(samples, SHARD) // _PARSED))
+        return cut if self._workers.worth(of * cut) else 0
+
     def _chain(self, step: Step, tools: Mapping[str, Any]) -> list[Step]:
         """A step, and those whose tables workers make with it, if they make it."""
-        if not _pieces_on_workers(step.stage, tools, self._workers, self._samples.count):
+        if not self._chunks_of_part(step.stage, tools):
             return [step]
         others = self._followers(step)
         self._ahead.expect(others)
@@ -231,7 +248,7 @@ class TableBuilder:
         embedded = all(isinstance(tool, _EMBEDDED) for tool in tools.values())
         if not embedded:
             return in_threads(side_by_side=-(-samples // SHARD) if in_batches else _AT_ENDPOINT)
-        cut = _pieces_on_workers(stage, tools, self._workers, samples)
+        cut = self._chunks_of_part(stage, tools, samples)
         if cut:
             return self._parts_of_workers(chain, parts, tools, cut=cut)
         if tools and self._workers.worth(1):
@@ -325,20 +342,6 @@ def _input_parts(
         parts = {name: by_shard(table, shards) for name, table in tables.items()}
         for number in range(len(shards)):
             yield {name: tables[number] for name, tables in parts.items()}
-
-
-def _pieces_on_workers(
-    stage: Stage, tools: Mapping[str, Any], workers: Workers, samples: int
-) -> int:
-    """Into how many chunks each part is cut for workers; 0 where they do not make the stage."""
-    parsers = [tool for tool in tools.values() if isinstance(tool, StoppableParser)]
-    if not stage.by_row or len(parsers) < len(tools) or not is_importable(stage):
-        return 0
-    of = -(-samples // SHARD)
-    cut = -(-workers.shards // max(of, 1))
-    if parsers:
-        cut = max(cut, -(-min(samples, SHARD) // _PARSED))
-    return cut if workers.worth(of * cut) else 0
 
 
 def _make_in_threads(

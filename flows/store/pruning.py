@@ -7,10 +7,9 @@ from typing import Final, NamedTuple
 
 import duckdb
 
-from claimflow.flows.errors import StoreBusyError
 from claimflow.flows.store.integrity import CALLS_OF_VOTES
 from claimflow.flows.store.read_copy import fold_log, log_path, rewritten
-from claimflow.flows.store.runs import in_progress
+from claimflow.flows.store.runs import refuse_in_progress
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import Sample, row_kinds
 
@@ -55,11 +54,7 @@ def prune(store: Store, retention: Retention, *, dry_run: bool = False) -> Prune
     """
     before = store.path.stat().st_size if store.path.is_file() else 0
     with store.reading() if dry_run else store.writing() as connection:
-        for run_id, host, process in in_progress(connection):
-            where = f"process {process} on {host}"
-            raise StoreBusyError(
-                f"{store.path}: run {run_id} is in progress ({where}); wait for it"
-            )
+        refuse_in_progress(connection, store.path)
         _select_kept(connection, retention)
         found = _count(connection, before)
         if not dry_run:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import duckdb
@@ -21,6 +22,7 @@ from claimflow.flows.errors import (
     PendingError,
     RunTimeoutError,
     StoppedError,
+    StoreBusyError,
     StoreError,
     WorkersError,
     one_of,
@@ -178,6 +180,13 @@ def recording_end(store: Store, run_id: str, stop: threading.Event) -> Iterator[
         raise
     else:
         end_run(store, run_id, end.status, end.reason)
+
+
+def refuse_in_progress(connection: duckdb.DuckDBPyConnection, path: Path, why: str = "") -> None:
+    """Raise `StoreBusyError`, with `why` behind it, while a run is in progress."""
+    for run_id, host, process in in_progress(connection):
+        where = f"process {process} on {host}"
+        raise StoreBusyError(f"{path}: run {run_id} is in progress ({where}){why}; wait for it")
 
 
 def in_progress(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, int]]:

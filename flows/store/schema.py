@@ -10,7 +10,7 @@ from uuid import UUID
 import duckdb
 
 from claimflow.flows import __version__
-from claimflow.flows.errors import Fault, InputError, StoreBusyError
+from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.segments import (
@@ -198,12 +198,9 @@ def _write_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     `InputError` where a table that is written anew has an index: claimflow makes none.
     """
     # Runs are read by means of a store.
-    from claimflow.flows.store.runs import in_progress
+    from claimflow.flows.store.runs import refuse_in_progress
 
-    for run_id, host, process in in_progress(connection):
-        where = f"process {process} on {host}"
-        what = f"run {run_id} is in progress ({where}), and the store has an older schema version"
-        raise StoreBusyError(f"{path}: {what}; wait for it")
+    refuse_in_progress(connection, path, ", and the store has an older schema version")
     indexes = connection.execute(
         "SELECT schema_name || '.' || index_name, schema_name || '.' || table_name "
         "FROM duckdb_indexes() WHERE schema_name = 'stored' "

@@ -1,6 +1,6 @@
 """The runs of a store by pipeline, and the means of a metric over the runs, for the viewer."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +11,7 @@ from claimflow.flows.quality.claim_changes import Provenance, step_changes, step
 from claimflow.flows.report.comparison_text import step_change_text
 from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.plots import long_trend_svg, sparkline_svg
-from claimflow.flows.report.run_document import PastMean
+from claimflow.flows.report.run_document import PastMean, with_names
 from claimflow.flows.report.samples import matching_sample
 from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import all_runs, metric_kinds
@@ -185,10 +185,7 @@ def _past_mean(row: Mapping[str, Any]) -> PastMean:
 def _means(store: Store, run_ids: Sequence[str]) -> pl.DataFrame:
     """The means of runs over all samples, the oldest run first; `name` as reports show it."""
     with store.reading() as connection:
-        found = read_table(connection, _MEANS, runs=list(run_ids))
-    several = pl.col("scores").n_unique().over("run_id", "metric") > 1
-    led = pl.concat_str("scores", "metric", separator=".")
-    return found.with_columns(name=pl.when(several).then(led).otherwise("metric"))
+        return with_names(read_table(connection, _MEANS, runs=list(run_ids)), "run_id")
 
 
 def _details(store: Store, run_ids: Sequence[str]) -> pl.DataFrame:
@@ -230,7 +227,7 @@ def trend(store: Store, pipeline: str, scores: str, metric: str) -> tuple[Markup
     for row in found.iter_rows(named=True):
         before = made[rows[-1].run_id] if rows else {}
         rows.append(TrendRow(**row, changed=_changed(before, made[row["run_id"]])))
-    past = [PastMean(one.run_id, one.started_at, one.mean, one.low, one.high) for one in rows]
+    past = [_past_mean(row._asdict()) for row in rows]
     drawn = long_trend_svg(past, metric)
     return Markup(drawn), rows[::-1]  # noqa: S704, escaped where it is drawn
 
@@ -290,12 +287,9 @@ def _changed(before: dict[str, Provenance], now: dict[str, Provenance]) -> list[
 
 def pipeline_names(store: Store) -> list[str]:
     """The names of all pipelines that have runs."""
-    return sorted(set(all_runs(store)["pipeline"]))
-
-
-def sort_links(current: str, columns: Iterable[str]) -> dict[str, str]:
-    """By column the `sort` that a click on its title asks for: the largest first, then reversed."""
-    return {name: name if current == f"-{name}" else f"-{name}" for name in columns}
+    with store.reading() as connection:
+        found = connection.execute("SELECT DISTINCT pipeline FROM audit.runs ORDER BY pipeline")
+        return [name for (name,) in found.fetchall()]
 
 
 _MEANS: Final = """

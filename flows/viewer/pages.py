@@ -20,7 +20,6 @@ from claimflow.flows.viewer.overview import (
     claim_history,
     pipeline_names,
     pipelines,
-    sort_links,
     trend,
 )
 from claimflow.flows.viewer.responses import Request, Response, error_response, page
@@ -81,7 +80,8 @@ def _runs_page(store: Store, query: Mapping[str, str]) -> str:
         names=pipeline_names(store),
         chosen=chosen,
         sort=sort,
-        sorts=sort_links(sort, SORTS),
+        # A click sorts by the largest first, the next one by the smallest.
+        sorts={name: name if sort == f"-{name}" else f"-{name}" for name in SORTS},
         link=link,
         trend_link=_trend_link,
         going=going,

@@ -40,8 +40,6 @@ _DEFAULT_QUERY: Final = "SELECT * FROM latest.scores ORDER BY score, sample_id, 
 _FILES: Final = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 """The content types of results that are downloaded."""
 
-_MAX_FILE_ROWS: Final = 1_000_000
-
 
 def sql_page(store: Store, request: Request, token: str) -> Response:
     """The page with a query, its result, or a file with the result.
@@ -63,7 +61,7 @@ def sql_page(store: Store, request: Request, token: str) -> Response:
             sql,
             seconds=QUERY_SECONDS,
             # One row more than is shown, to know whether there are more.
-            rows=_MAX_FILE_ROWS if wanted in _FILES else _MAX_ROWS + 1,
+            rows=None if wanted in _FILES else _MAX_ROWS + 1,
             result_bytes=_MAX_BYTES,
         )
     except InputError as error:

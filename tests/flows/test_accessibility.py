@@ -1,6 +1,5 @@
 """axe-core finds nothing to complain of in any page, light or dark, wide or narrow."""
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ from playwright.sync_api import Browser
 from claimflow.flows.viewer.server import ViewServer
 from tests.flows.browser import PATIENCE
 from tests.flows.report_runs import put_runs
+from tests.flows.viewing import serving
 
 SCHEMES = ("light", "dark")
 WIDTHS = (1440, 1024, 390)
@@ -27,12 +27,8 @@ PAGES = {
 @pytest.fixture(scope="module")
 def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
     store, _, _ = put_runs(tmp_path_factory.mktemp("view"))
-    with ViewServer(store, 0) as view:
-        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(store) as view:
         yield view
-        view.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("name", PAGES)

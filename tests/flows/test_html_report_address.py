@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, Page, expect
 from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.html import html_report
 from claimflow.flows.report.run_document import RunDocument
-from tests.flows.browser import PATIENCE
 from tests.flows.report_runs import EVIL, put_runs
+from tests.flows.viewing import watched_page
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +26,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A page in which the browser may complain of nothing."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    yield page
-    assert complaints == []
-    context.close()
+    with watched_page(browser) as page:
+        yield page
 
 
 def opened(page: Page, address: str) -> Page:

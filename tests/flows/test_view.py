@@ -1,6 +1,5 @@
 """`claimflow view` over real HTTP: responses, authentication and refused requests."""
 
-import http.client
 import os
 import re
 import signal
@@ -8,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,48 +22,12 @@ from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer import pages, workbench
 from claimflow.flows.viewer.responses import CONTENT_SECURITY_POLICY, Request
-from claimflow.flows.viewer.server import ViewServer
 from tests.flows.locked_store import LockedStore
 from tests.flows.recorded_runs import put_run, samples, scores
 from tests.flows.test_query import SLOW, children
+from tests.flows.viewing import Client, serving
 
 HOSTILE = "</textarea><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x1b[31m ü ع 😀"
-
-
-class Client:
-    """A minimal HTTP client."""
-
-    def __init__(self, view: ViewServer) -> None:
-        self.view = view
-        self.host = f"127.0.0.1:{view.server_port}"
-        self.cookie = f"claimflow-{view.server_port}={view.key}"
-
-    def ask(
-        self, path: str, *, method: str = "GET", body: str | None = None, **headers: str | None
-    ) -> tuple[int, str, http.client.HTTPMessage]:
-        """Status, text and headers; a header of None is left out."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.view.server_port, timeout=120)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        if body is not None:
-            sent = {
-                "Origin": f"http://{self.host}",
-                "Content-Type": "application/x-www-form-urlencoded",
-                "Content-Length": str(len(body.encode())),
-            } | sent
-        connection.putrequest(method, path, skip_host=True)
-        usual = {"Host": self.host, "Cookie": f"other=1; {self.cookie}"}
-        for name, value in (usual | sent).items():
-            if value is not None:
-                connection.putheader(name, value)
-        connection.endheaders(body.encode() if body else None)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        connection.close()
-        return answer.status, text, answer.headers
-
-    def sql(self, query: str, **headers: str | None) -> tuple[int, str]:
-        body = urlencode({"token": self.view.token, "sql": query})
-        return self.ask("/sql", method="POST", body=body, **headers)[:2]
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +48,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def client(store: Store) -> Iterator[Client]:
-    with ViewServer(store, 0) as view:
-        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(store) as view:
         yield Client(view)
-        view.shutdown()
-        thread.join()
 
 
 def cells(page: str) -> list[str]:

@@ -1,6 +1,5 @@
 """`claimflow view` as a reader has it: in a real Chromium, beside a tab of another site."""
 
-import threading
 from collections.abc import Iterator
 from typing import Literal
 
@@ -10,6 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.server import ViewServer
 from tests.flows.recorded_runs import put_run, samples, scores
+from tests.flows.viewing import serving, watched_page
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 ROLES: tuple[tuple[Literal["button", "link"], str], ...] = (("button", "Win"), ("link", "SQL"))
@@ -25,27 +25,16 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
     }
     put_run(store, steps, pipeline=HOSTILE)
     put_run(store, steps, pipeline=HOSTILE)
-    with ViewServer(store, 0) as view:
-        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(store) as view:
         yield view
-        view.shutdown()
-        thread.join()
 
 
 @pytest.fixture
 def page(browser: Browser, view: ViewServer) -> Iterator[Page]:
     """The first page, come to as from a terminal; nothing may be complained of until its end."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.set_default_timeout(120_000)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(view.url)
-    yield page
-    assert complaints == []
-    context.close()
+    with watched_page(browser) as page:
+        page.goto(view.url)
+        yield page
 
 
 def test_reports_open_work_and_lead_back(page: Page, view: ViewServer) -> None:

@@ -1,7 +1,6 @@
 """The list of runs and the page of a metric in `claimflow view`."""
 
 import re
-import threading
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
@@ -15,11 +14,10 @@ from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.overview import SHOWN, claim_history, pipelines, trend
-from claimflow.flows.viewer.server import ViewServer
 from claimflow.stages.rows import Score, content_key
 from claimflow.stages.tables import build
 from tests.flows.recorded_runs import Table, claims, put_run, samples, scores, verdicts
-from tests.flows.test_view import Client
+from tests.flows.viewing import Client, serving
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -58,12 +56,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, list[str]]:
 
 @pytest.fixture(scope="module")
 def client(nights: tuple[Store, list[str]]) -> Iterator[Client]:
-    with ViewServer(nights[0], 0) as view:
-        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(nights[0]) as view:
         yield Client(view)
-        view.shutdown()
-        thread.join()
 
 
 def test_a_pipeline_has_its_newest_means_and_their_change(nights: tuple[Store, list[str]]) -> None:
@@ -190,15 +184,11 @@ def test_a_claim_has_its_verdicts_over_the_runs(tmp_path: Any) -> None:
     (row, *_) = claim_history(store, made[0], hostile, "Another one.")
     assert (row.verdict, row.reason) == ("failed", "it was timeout")
     assert claim_history(store, made[0], hostile, "No such claim.") == []
-    with ViewServer(store, 0) as view:
-        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(store) as view:
         client = Client(view)
         names = {"run": made[2], "sample": hostile, "claim": hostile}
         status, page, _ = client.ask(f"/claim?{urlencode(names)}")
         lost = [client.ask(path)[0] for path in ("/claim", "/claim?run=latest&claim=x")]
-        view.shutdown()
-        thread.join()
     assert status == 200
     assert "flipped" in page
     assert "judged: prompt" in page
@@ -215,14 +205,10 @@ def test_a_run_in_progress_shows_how_far_it_is(tmp_path: Any) -> None:
     writer.add(0, build(Score, [{"sample_id": "a", "metric": "m", "score": 1, "status": "scored"}]))
     ((run,),) = [one.runs for one in pipelines(store)]
     assert (run["making"], run["parts_made"], run["parts"]) == ("lexical_match", 1, 4)
-    with ViewServer(store, 0) as view:
-        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(store) as view:
         page = Client(view).ask("/")[1]
         runs.end_run(store, run_id, "done")
         ended = Client(view).ask("/")[1]
-        view.shutdown()
-        thread.join()
     assert "1 of 4 parts" in page
     assert 'http-equiv="refresh"' in page
     assert 'http-equiv="refresh"' not in ended

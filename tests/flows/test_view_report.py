@@ -1,7 +1,6 @@
 """A report in `claimflow view`, whose server has the samples, shows what its file shows."""
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -13,9 +12,8 @@ from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.html import html_report
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.viewer.server import ViewServer
-from tests.flows.browser import PATIENCE
 from tests.flows.report_runs import EVIL, put_runs
-from tests.flows.test_view import Client
+from tests.flows.viewing import Client, serving, watched_page
 
 STATES: list[Mapping[str, str]] = [
     {"sort": "sample"},
@@ -44,41 +42,31 @@ STATES: list[Mapping[str, str]] = [
 class Pages:
     """The same comparison in a file and in the viewer."""
 
-    def __init__(self, folder: Path) -> None:
-        self.store, self.a, self.b = put_runs(folder)
+    def __init__(self, folder: Path, view: ViewServer, a: str, b: str) -> None:
+        self.view, self.a, self.b = view, a, b
         path = folder / "report.html"
-        path.write_text(html_report(RunDocument(self.store, self.b), against=self.a), "utf-8")
+        path.write_text(html_report(RunDocument(view.store, b), against=a), "utf-8")
         self.file = path.resolve().as_uri()
-        self.view = ViewServer(self.store, 0)
-        self.served = f"http://127.0.0.1:{self.view.server_port}/run/{self.b}?against={self.a}"
+        self.served = f"http://127.0.0.1:{view.server_port}/run/{b}?against={a}"
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
-    found = Pages(tmp_path_factory.mktemp("pages"))
-    with found.view:
-        thread = threading.Thread(target=found.view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield found
-        found.view.shutdown()
-        thread.join()
+    folder = tmp_path_factory.mktemp("pages")
+    store, a, b = put_runs(folder)
+    with serving(store) as view:
+        yield Pages(folder, view, a, b)
 
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, pages: Pages) -> Iterator[Page]:
     """A page of a browser that has the key; it may complain of nothing."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(pages.view.url)
-    yield page
     # The request that a test aborts.
-    assert set(complaints) <= {"Failed to load resource: net::ERR_FAILED"}
-    assert page.evaluate("window.hacked ?? null") is None
-    context.close()
+    forgiven = ["Failed to load resource: net::ERR_FAILED"]
+    with watched_page(browser, forgiven=forgiven) as page:
+        page.goto(pages.view.url)
+        yield page
+        assert page.evaluate("window.hacked ?? null") is None
 
 
 def opened(page: Page, address: str) -> Page:

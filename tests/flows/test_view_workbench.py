@@ -2,7 +2,6 @@
 
 import io
 import re
-import threading
 from collections.abc import Iterator
 from html import unescape
 from http.client import HTTPConnection
@@ -13,10 +12,10 @@ import pytest
 
 from claimflow.flows.report.plots import bar_chart, to_svg
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.server import ADDRESS, ViewServer
+from claimflow.flows.viewer.server import ADDRESS
 from claimflow.flows.viewer.workbench import documented_queries
 from tests.flows.recorded_runs import put_run, samples, scores
-from tests.flows.test_view import Client
+from tests.flows.viewing import Client, serving
 
 HOSTILE = "</td><script>alert(1)</script>"
 
@@ -26,12 +25,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     store = Store(tmp_path_factory.mktemp("view") / "s.duckdb")
     recall = scores("recall", {"x": 0.5, HOSTILE: 0.25})
     put_run(store, {"samples": samples(["x", HOSTILE]), "recall": recall})
-    with ViewServer(store, 0) as view:
-        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(store) as view:
         yield Client(view)
-        view.shutdown()
-        thread.join()
 
 
 def download(client: Client, sql: str, wanted: str) -> tuple[int, str, bytes]:
@@ -111,6 +106,15 @@ def test_a_result_is_downloaded_whole(client: Client) -> None:
     table = pl.read_parquet(io.BytesIO(content))
     assert table.height == 3000
     assert table["list"][2].to_list() == [2, None]
+
+
+def test_a_download_is_whole_or_refused(client: Client) -> None:
+    _, kind, content = download(client, "SELECT i FROM range(1200000) AS t(i)", "csv")
+    assert kind == "text/csv; charset=utf-8"
+    assert content.count(b"\n") == 1_200_001
+    status, _, content = download(client, "SELECT i FROM range(20000000) AS t(i)", "parquet")
+    assert status == 400
+    assert b'role="alert"' in content
 
 
 def test_a_query_that_cannot_be_downloaded_says_why(client: Client) -> None:

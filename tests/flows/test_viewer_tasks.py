@@ -1,7 +1,6 @@
 """The ten tasks of `flows/guides/viewer.md`, by a reader in Chromium."""
 
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from claimflow.flows.viewer.server import ViewServer
-from tests.flows.browser import PATIENCE
 from tests.flows.report_runs import put_runs
+from tests.flows.viewing import serving, watched_page
 
 GUIDE = Path(__file__).parents[2] / "flows" / "guides" / "viewer.md"
 PIPELINE = "<b>p</b>"
@@ -19,20 +18,15 @@ PIPELINE = "<b>p</b>"
 @pytest.fixture(scope="module")
 def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
     store, _, _ = put_runs(tmp_path_factory.mktemp("view"))
-    with ViewServer(store, 0) as view:
-        thread = threading.Thread(target=view.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(store) as view:
         yield view
-        view.shutdown()
-        thread.join()
 
 
 class Reader:
     """A reader of the viewer, with one method for each task; each begins at the list of runs."""
 
-    def __init__(self, page: Page, home: str) -> None:
+    def __init__(self, page: Page) -> None:
         self.page = page
-        self.home = home
 
     def link(self, name: str) -> None:
         self.page.get_by_role("link", name=name, exact=True).first.click()
@@ -150,19 +144,10 @@ def test_the_guide_has_ten_tasks() -> None:
 def test_a_reader_does_the_tasks(
     browser: Browser, view: ViewServer, width: int, scheme: str
 ) -> None:
-    context = browser.new_context(
-        viewport={"width": width, "height": 900},
-        color_scheme="dark" if scheme == "dark" else "light",
-    )
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(view.url)
-    reader = Reader(page, page.url)
-    for task in tasks():
-        page.goto(reader.home)
-        getattr(reader, method(task))()
-    assert complaints == []
-    context.close()
+    viewport = {"width": width, "height": 900}
+    with watched_page(browser, viewport=viewport, color_scheme=scheme) as page:
+        page.goto(view.url)
+        home = page.url
+        for task in tasks():
+            page.goto(home)
+            getattr(Reader(page), method(task))()
