@@ -22,15 +22,18 @@ class Incoming(NamedTuple):
 class Connection(asyncio.Protocol):
     """Handles one request after the other: calls `serve` with each, which replies later.
 
-    `lost`, which `serve` may set, is called when the client leaves before the reply.
+    It breaks at once if it is not `wanted` when it is made. `lost`, which `serve` may set, is
+    called when the client leaves before the reply.
     """
 
     def __init__(
         self,
         serve: Callable[[Incoming, "Connection"], None],
         opened: "set[Connection]",
+        wanted: Callable[[], bool],
     ) -> None:
         self._serve = serve
+        self._wanted = wanted
         self._opened = opened
         self._bytes = bytearray()
         self._busy = False
@@ -42,6 +45,8 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._opened.add(self)
+        if not self._wanted():
+            self.reset()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._opened.discard(self)

@@ -150,8 +150,11 @@ class Endpoint:
         if self._listening is None:
             bound = socket.create_server(("127.0.0.1", self.port), backlog=1024, reuse_port=True)
             self._listening = await self._loop.create_server(
-                lambda: Connection(self._service.serve, self._opened), sock=bound, backlog=1024
+                self._connection, sock=bound, backlog=1024
             )
+
+    def _connection(self) -> Connection:
+        return Connection(self._service.serve, self._opened, lambda: self._listening is not None)
 
     def _stop_listening(self, seconds: float) -> None:
         """Closes the listening socket and every connection; listens again after `seconds`."""
@@ -159,7 +162,11 @@ class Endpoint:
             self._again.cancel()
             self._again = None
         if self._listening is not None:
-            self._listening.close()
+            # asyncio drops, with a warning, connections that it has accepted and not yet set up
+            # when their server closes. It sets them up in the next cycle.
+            for listening in self._listening.sockets:
+                self._loop.remove_reader(listening.fileno())
+            self._loop.call_soon(self._listening.close)
             self._listening = None
         for connection in list(self._opened):
             connection.reset()

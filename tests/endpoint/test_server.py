@@ -1,12 +1,17 @@
 """The fake endpoint as a server: what it refuses, records, keeps open and leaves behind."""
 
+import gc
 import http.client
 import json
+import socket
 import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from tests.endpoint import faults
 from tests.endpoint.fault import Fault
 from tests.endpoint.raw import CHAT, asked, send
 from tests.endpoint.server import serve
@@ -95,6 +100,29 @@ def test_nothing_is_left_behind() -> None:
     assert set(threading.enumerate()) <= before
     with pytest.raises(ConnectionRefusedError):
         send(endpoint, asked())
+
+
+def test_connections_that_are_made_while_it_refuses_are_broken() -> None:
+    """asyncio drops, with a warning, a connection whose server closes before it is set up."""
+    with serve(fault=faults.refuse(seconds=60)) as endpoint:
+        asking = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=10)
+        asking.connect()
+        time.sleep(0.05)
+        busy = threading.Event()
+        endpoint._loop.call_soon_threadsafe(busy.wait)
+        made = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(8)]
+        asking.request("POST", CHAT, body=json.dumps(asked()))
+        time.sleep(0.05)
+        busy.set()
+        with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
+            asking.getresponse()
+        for connection in made:
+            connection.settimeout(10)
+            with connection, suppress(ConnectionError):
+                assert connection.recv(1) == b""
+        asking.close()
+        gc.collect()
+        assert endpoint.connections == 0
 
 
 def test_a_broken_rule_is_reported() -> None:
