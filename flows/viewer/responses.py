@@ -11,14 +11,20 @@ _STYLE: Final = asset("claimflow.flows.report", "style.css") + asset(
     "claimflow.flows.viewer", "style.css"
 )
 
-CONTENT_SECURITY_POLICY: Final = str(
-    content_policy(
-        f"style-src {csp_hash(_STYLE)}",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
+
+def _policy(*directives: str) -> str:
+    return str(
+        content_policy(
+            f"style-src {csp_hash(_STYLE)}",
+            *directives,
+            "form-action 'self'",
+            "base-uri 'none'",
+            "frame-ancestors 'none'",
+        )
     )
-)
+
+
+CONTENT_SECURITY_POLICY: Final = _policy()
 """Allows no scripts, no images, only the style sheet of the page, and forms to this server."""
 
 
@@ -46,6 +52,18 @@ def error_response(status: HTTPStatus, *messages: str) -> Response:
 
 
 def page(name: Literal["runs", "trend", "claim", "sql", "error"], **values: Any) -> str:
-    """A page of the server from its template."""
-    values |= {"style": _STYLE}
+    """A page of the server from its template, without a script."""
+    values |= {"style": _STYLE, "script": None}
     return render_template("claimflow.flows.viewer", f"{name}.html.j2", values)
+
+
+def scripted_page(name: Literal["sql"], script: str, **values: Any) -> Response:
+    """A page of the server with the script in the file `script` of this package.
+
+    Its policy allows that script, by its hash, and requests of it to this server.
+    """
+    source = asset("claimflow.flows.viewer", script)
+    values |= {"style": _STYLE, "script": source}
+    body = render_template("claimflow.flows.viewer", f"{name}.html.j2", values)
+    policy = _policy(f"script-src {csp_hash(source)}", "connect-src 'self'")
+    return Response(HTTPStatus.OK, body, policy)
