@@ -110,7 +110,7 @@ def _seed(text: str) -> int:
 def export_sheet(options: Namespace) -> int:
     """Write a sheet for labelling as CSV, or as a page in which labels are set."""
     from claimflow.flows.quality.csv_sheets import to_csv
-    from claimflow.flows.quality.label_sheets import draw_sheet
+    from claimflow.flows.quality.label_sheets import draw_from_target, label_sheet
     from claimflow.flows.quality.labels import choose_target, label_targets
 
     store = named_store(options)
@@ -118,15 +118,15 @@ def export_sheet(options: Namespace) -> int:
     with store.reading() as connection:
         targets = label_targets(connection, run_id, options.of)
     target = choose_target(targets, run_id, options.of, step=options.step, metric=options.metric)
-    sheet = draw_sheet(store, target, size=options.sample, by=options.by, seed=options.seed)
+    drawn = draw_from_target(store, target, size=options.sample, by=options.by, seed=options.seed)
     if options.output is None or options.output.suffix != ".html":
-        content = to_csv(sheet)
+        content = to_csv(label_sheet(drawn))
     else:
         from claimflow.flows.report.label_form import label_page
 
-        content = label_page(sheet, target.kind, target.values or ()).encode()
-    draw = f"{sheet['draw'][0]} from step {target.step} of run {run_id}"
-    note = f"{format_count(sheet.height, 'row')} in {options.output}: {draw}"
+        content = label_page(drawn).encode()
+    draw = f"{drawn.draw} from step {target.step} of run {run_id}"
+    note = f"{format_count(len(drawn.rows), 'row')} in {options.output}: {draw}"
     write_bytes(content, options.output, note=note)
     return 0
 
@@ -152,6 +152,8 @@ def import_labels(options: Namespace) -> int:
         refresh_read_copy(store)
     blank = len(sheet.rows) - len(labels)
     message = f"{format_count(len(new), 'label')} of {sheet.kind} by {who}"
+    if unsure := sum(label.unsure for label in new):
+        message += f", {unsure:,} of them unsure"
     if len(new) < len(labels):
         message += f", {len(labels) - len(new):,} more were imported before"
     if blank:

@@ -188,9 +188,14 @@ def rank_correlations(ratings: Sequence[float], scores: Sequence[float]) -> Rank
 
 
 def consensus(labels: pl.DataFrame) -> dict[str, str | float | None]:
-    """The majority label of each subject, None for a tie; of ratings the mean."""
+    """The majority label of each subject, None for a tie; of ratings the mean.
+
+    A label that adjudicates decides alone.
+    """
     found: dict[str, str | float | None] = {}
-    for (subject,), rows in labels.partition_by("subject", as_dict=True).items():
+    for (subject,), given in labels.partition_by("subject", as_dict=True).items():
+        deciding = given.filter("adjudicates")
+        rows = given if deciding.is_empty() else deciding
         if rows["rating"].null_count() == 0:
             found[str(subject)] = float(np.mean(rows["rating"].to_numpy()))
             continue
@@ -200,7 +205,11 @@ def consensus(labels: pl.DataFrame) -> dict[str, str | float | None]:
 
 
 def annotator_agreement(labels: pl.DataFrame, values: Sequence[str] | None) -> AnnotatorAgreement:
-    """How far the annotators of `labels` agree; `values` are the labels, None for ratings."""
+    """How far the annotators of `labels` agree; `values` are the labels, None for ratings.
+
+    Labels that adjudicate are left out: their annotators saw those of the others.
+    """
+    labels = labels.filter(~pl.col("adjudicates"))
     counts = dict(labels.group_by("annotator").len().sort("annotator").iter_rows())
     shared = labels.group_by("subject").len().filter(pl.col("len") > 1).height
     alpha = _alpha_of_annotators(labels, values) if shared else _UNDEFINED

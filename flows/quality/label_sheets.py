@@ -1,10 +1,11 @@
 """Blind label sheets: drawn from a run, written without the judge's verdicts, read back."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
+import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, one_of
@@ -30,7 +31,6 @@ from claimflow.flows.quality.labels import (
     LabelTarget,
     frame_key,
     label_targets,
-    row_keys,
     target_rows,
     with_texts,
 )
@@ -66,12 +66,18 @@ LAYOUTS: Final[tuple[SheetLayout[Kind], ...]] = tuple(
         kind,
         column,
         columns=(
-            columns := ("run", "step", "draw", *_KEY_COLUMNS[kind], *TEXT_COLUMNS[kind], "label")
+            columns := (
+                *("run", "step", "draw", *_KEY_COLUMNS[kind], *TEXT_COLUMNS[kind]),
+                *("label", "comment"),
+            )
         ),
-        required=[name for name in columns if name not in ("against", "user_input")],
+        required=[name for name in columns if name not in ("against", "user_input", "comment")],
     )
     for kind, column in _IDENTIFIED_BY.items()
 )
+
+UNSURE: Final = "unsure"
+"""What a person writes in place of a label who cannot decide."""
 
 _DRAWN_FIELDS: Final = ("subject", "sample_id", "claim_id", "claim", "against", "passage")
 """The fields of a label that are those of the row drawn."""
@@ -83,19 +89,64 @@ _Source = tuple[str, str, str]
 """The step, the metric ("" for none) and the draw that a row of a sheet names."""
 
 
-class _RepeatedDraw(NamedTuple):
-    """A draw made again: each row that it gives and its inclusion probability, by key."""
+class DrawnRows(NamedTuple):
+    """Rows drawn from a target to be labelled, in a random order.
+
+    A row is one of `with_texts` with its inclusion probability; `frame` is the key of all rows
+    that could have been drawn.
+    """
 
     target: LabelTarget
     draw: Draw
     frame: str
-    rows: Mapping[_Key, tuple[dict[str, Any], float]]
+    rows: list[tuple[dict[str, Any], float]]
+
+    def labels(
+        self, keys: Collection[_Key], label: str, shared: Mapping[str, Any]
+    ) -> list[LabelRecord]:
+        """The records of one label for the rows with `keys`; `shared` are its other fields.
+
+        `label` is one of the target's values, a number as text, `UNSURE`, or "" to take an earlier
+        label back.
+        """
+        given = None if label in ("", UNSURE) else label
+        rated = self.target.values is None and given is not None
+        return [
+            LabelRecord(
+                **shared,
+                **{name: row[name] for name in _DRAWN_FIELDS},
+                kind=self.target.kind,
+                run_id=self.target.run_id,
+                step=self.target.step,
+                metric=self.target.metric,
+                label=None if rated else given,
+                rating=float(label) if rated else None,
+                unsure=label == UNSURE,
+                draw=str(self.draw),
+                frame=self.frame,
+                probability=probability,
+            )
+            for row, probability in self.rows
+            if row_key(row) in keys
+        ]
 
 
-def draw_sheet(
+def row_key(row: Mapping[str, object]) -> _Key:
+    """Sample, claim and passage of a drawn row, as texts; "" for none."""
+    parts = (row[name] for name in ("sample_id", "claim_id", "passage"))
+    sample, claim, passage = ("" if part is None else str(part) for part in parts)
+    return sample, claim, passage
+
+
+def new_import(who: str, file: str) -> dict[str, Any]:
+    """The fields that the labels of one import, or one label given in the viewer, share."""
+    return {"import_id": str(uuid4()), "annotator": who, "file": file, "labelled_at": now()}
+
+
+def draw_from_target(
     store: Store, target: LabelTarget, *, size: int, by: DrawMethod, seed: int
-) -> pl.DataFrame:
-    """The rows to label, in a random order, with an empty column `label`.
+) -> DrawnRows:
+    """At most `size` rows to label.
 
     Raises `InputError` where there are no rows, or where `by` is uncertainty and the rows do not
     tell how certain the judge was.
@@ -109,11 +160,28 @@ def draw_sheet(
             what = f"nothing says how sure step {target.step} was: no probabilities, no votes"
             raise InputError([Fault("--by uncertainty", what, "write --by random")])
         draw = Draw(by, min(size, rows.height), rows.height, seed)
-        drawn = with_texts(connection, target, rows[list(draw_rows(rows, draw))])
+        return _draw(connection, target, rows, draw)
+
+
+def _draw(
+    connection: duckdb.DuckDBPyConnection, target: LabelTarget, rows: pl.DataFrame, draw: Draw
+) -> DrawnRows:
+    probabilities = draw_rows(rows, draw)
+    drawn = with_texts(connection, target, rows[list(probabilities)])
+    pairs = list(zip(drawn, probabilities.values(), strict=True))
+    return DrawnRows(target, draw, frame_key(connection, target), pairs)
+
+
+def label_sheet(drawn: DrawnRows) -> pl.DataFrame:
+    """The rows to label as a sheet, with the empty columns `label` and `comment`."""
+    target = drawn.target
     (columns,) = (layout.columns for layout in LAYOUTS if layout.kind == target.kind)
-    shared = {"run": target.run_id, "step": target.step, "draw": str(draw), "label": None}
+    shared = {
+        **{"run": target.run_id, "step": target.step, "draw": str(drawn.draw)},
+        **{"label": None, "comment": None},
+    }
     return pl.DataFrame(
-        [{name: (shared | row)[name] for name in columns} for row in drawn],
+        [{name: (shared | row)[name] for name in columns} for row, _ in drawn.rows],
         infer_schema_length=None,
     )
 
@@ -130,10 +198,10 @@ def find_labels(sheet: Sheet[Kind], store: Store, run_id: str, *, who: str) -> l
         sources[row.cell("step").strip(), metric, row.cell("draw").strip()].append(row)
     faults: list[Fault] = []
     labels: list[LabelRecord] = []
-    shared = {"import_id": str(uuid4()), "annotator": who, "labelled_at": now()}
+    shared = new_import(who, sheet.path.name)
     for source, rows in sources.items():
         found = _repeat_draw(sheet.kind, store, run_id, source)
-        if isinstance(found, _RepeatedDraw):
+        if isinstance(found, DrawnRows):
             labels += _labels(sheet, rows, found, shared, faults)
         else:
             faults += [sheet.fault(row, *found) for row in rows]
@@ -142,7 +210,7 @@ def find_labels(sheet: Sheet[Kind], store: Store, run_id: str, *, who: str) -> l
     return labels
 
 
-def _repeat_draw(kind: Kind, store: Store, run_id: str, source: _Source) -> _RepeatedDraw | Problem:
+def _repeat_draw(kind: Kind, store: Store, run_id: str, source: _Source) -> DrawnRows | Problem:
     step, metric, draw_text = source
     with store.reading() as connection:
         targets = label_targets(connection, run_id, kind)
@@ -158,28 +226,13 @@ def _repeat_draw(kind: Kind, store: Store, run_id: str, source: _Source) -> _Rep
         draw = parse_draw(draw_text)
         if draw is None or draw.of != rows.height:
             return f"{draw_text!r} is not a draw from run {run_id}", "keep draw as it was exported"
-        probabilities = draw_rows(rows, draw)
-        drawn = with_texts(connection, target, rows[list(probabilities)])
-        frame = frame_key(connection, target)
-    by_key = {
-        _key(*key): (row, probability)
-        for key, row, probability in zip(
-            row_keys(drawn), drawn, probabilities.values(), strict=True
-        )
-    }
-    return _RepeatedDraw(target, draw, frame, by_key)
-
-
-def _key(sample_id: object, claim_id: object, passage: object) -> _Key:
-    texts = ("" if part is None else str(part) for part in (sample_id, claim_id, passage))
-    sample, claim, place = texts
-    return sample, claim, place
+        return _draw(connection, target, rows, draw)
 
 
 def _labels(
     sheet: Sheet[Kind],
     rows: Sequence[SheetRow],
-    source: _RepeatedDraw,
+    source: DrawnRows,
     shared: Mapping[str, Any],
     faults: list[Fault],
 ) -> Iterator[LabelRecord]:
@@ -189,10 +242,11 @@ def _labels(
     """
     lines: dict[_Key, int] = {}
     first_by_subject: dict[str, SheetRow] = {}
-    rated = sheet.kind == "samples"
+    by_key = {row_key(row): row for row, _ in source.rows}
     for row in rows:
-        key = _key(row.cell("sample_id"), row.cell("claim_id").strip(), row.cell("passage").strip())
-        drawn, probability = source.rows.get(key, (None, 0.0))
+        named = {name: row.cell(name).strip() for name in ("claim_id", "passage")}
+        key = row_key({"sample_id": row.cell("sample_id"), **named})
+        drawn = by_key.get(key)
         problem = _row_problem(source.target, row, drawn, lines.get(key))
         lines.setdefault(key, row.line)
         label = row.cell("label").strip()
@@ -202,20 +256,8 @@ def _labels(
             if earlier != label:
                 what = f"the same texts are labelled {earlier!r} on line {first.line}"
                 problem = what, "give both one label"
-            yield LabelRecord(
-                **shared,
-                **{name: drawn[name] for name in _DRAWN_FIELDS},
-                kind=sheet.kind,
-                run_id=source.target.run_id,
-                step=source.target.step,
-                metric=source.target.metric,
-                label=None if rated else label,
-                rating=float(label) if rated else None,
-                file=sheet.path.name,
-                draw=str(source.draw),
-                frame=source.frame,
-                probability=probability,
-            )
+            comment = row.cell("comment").strip() or None
+            yield from source.labels({key}, label, {**shared, "comment": comment})
         if problem:
             faults.append(sheet.fault(row, *problem))
 
@@ -231,12 +273,12 @@ def _row_problem(
         text = drawn[name] or ""
         if name != "user_input" and normalize_newlines(row.cell(name)) != normalize_newlines(text):
             return f"its {name} was changed", "keep the exported text"
-    return _label_problem(row.cell("label").strip(), target.values)
+    return label_problem(row.cell("label").strip(), target.values)
 
 
-def _label_problem(label: str, values: Sequence[str] | None) -> Problem | None:
+def label_problem(label: str, values: Sequence[str] | None) -> Problem | None:
     """What is wrong with a label, which is one of `values`, or a number where they are None."""
-    if not label or (values and label in values):
+    if label in ("", UNSURE) or (values and label in values):
         return None
     if values:
         return f"{label!r} is not a label", one_of(label, values)

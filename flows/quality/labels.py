@@ -68,6 +68,10 @@ class LabelRecord(NamedTuple):
     `subject` is the key of the texts that the annotator read, `frame` that of all that the row was
     drawn from, `probability` its inclusion probability in that `draw`. Of a check `against` is the
     name, and `passage` its number among the sample's checks in the order of their names.
+
+    Without `label` and `rating` the annotator is `unsure`, or takes an earlier label back. `seen`
+    says that the annotator had seen what the judge says, `adjudicates` that the label decides
+    where several annotators disagree.
     """
 
     import_id: str
@@ -89,12 +93,17 @@ class LabelRecord(NamedTuple):
     frame: str
     probability: float
     labelled_at: datetime
+    unsure: bool = False
+    comment: str | None = None
+    seen: bool = False
+    adjudicates: bool = False
 
     @property
     def identity(self) -> tuple[object, ...]:
         """What an equal label that is recorded already has in common with this one."""
-        drawn = (self.frame, self.draw)
-        return (self.kind, self.subject, self.annotator, self.label, self.rating, *drawn)
+        drawn = (self.frame, self.draw, self.sample_id, self.claim_id, self.passage)
+        said = (self.label, self.rating, self.unsure, self.comment, self.seen, self.adjudicates)
+        return (self.kind, self.subject, self.annotator, *said, *drawn)
 
 
 def label_targets(
@@ -351,19 +360,23 @@ def _scale_text(scale: Mapping[int, str] | None) -> str:
 
 
 _COLUMN_TYPES: Final = {
-    **dict.fromkeys(("claim_id", "claim", "against", "metric", "label"), pl.String),
+    **dict.fromkeys(("claim_id", "claim", "against", "metric", "label", "comment"), pl.String),
     "passage": pl.Int64,
     "rating": pl.Float64,
 }
 
-# The newest label of each annotator for each subject counts.
+# The newest label of each annotator for each subject counts; of those that adjudicate, the newest.
 _CURRENT: Final = """
-SELECT subject::VARCHAR AS subject, claim, metric, annotator, label, rating, draw
+SELECT subject::VARCHAR AS subject, claim, metric, annotator, label, rating, draw,
+       coalesce(unsure, false) AS unsure, comment, coalesce(seen, false) AS seen,
+       coalesce(adjudicates, false) AS adjudicates
 FROM audit.labels WHERE kind = $kind
 QUALIFY row_number() OVER (
-    PARTITION BY subject, annotator ORDER BY labelled_at DESC, labels.rowid DESC
+    PARTITION BY subject, metric, coalesce(adjudicates, false),
+                 if(coalesce(adjudicates, false), '', annotator)
+    ORDER BY labelled_at DESC, labels.rowid DESC
 ) = 1
-ORDER BY subject, annotator
+ORDER BY subject, adjudicates, annotator
 """
 
 _DRAWN: Final = """
@@ -373,10 +386,13 @@ FROM audit.labels WHERE kind = $kind AND frame = $frame::UUID ORDER BY ALL
 """
 
 _IDENTITIES: Final = """
-SELECT kind, subject::VARCHAR, annotator, label, rating, frame::VARCHAR, draw FROM audit.labels
-WHERE kind = $kind AND annotator = $who
+SELECT kind, subject::VARCHAR, annotator, label, rating, coalesce(unsure, false), comment,
+       coalesce(seen, false), coalesce(adjudicates, false), frame::VARCHAR, draw, sample_id,
+       claim_id::VARCHAR, passage
+FROM audit.labels WHERE kind = $kind AND annotator = $who
 QUALIFY row_number() OVER (
-    PARTITION BY subject, frame, draw ORDER BY labelled_at DESC, labels.rowid DESC
+    PARTITION BY subject, frame, draw, sample_id, claim_id, passage, coalesce(adjudicates, false)
+    ORDER BY labelled_at DESC, labels.rowid DESC
 ) = 1
 """
 
@@ -396,9 +412,18 @@ def record(store: Store, labels: Sequence[LabelRecord]) -> list[LabelRecord]:
     return new
 
 
-def current_labels(connection: duckdb.DuckDBPyConnection, kind: Kind) -> pl.DataFrame:
-    """The labels that count: subject, claim, metric, annotator, label, rating, draw."""
-    return read_table(connection, _CURRENT, kind=kind)
+def current_labels(
+    connection: duckdb.DuckDBPyConnection, kind: Kind, *, undecided: bool = False
+) -> pl.DataFrame:
+    """The labels that count.
+
+    Columns: subject, claim, metric, annotator, label, rating, draw, unsure, comment, seen,
+    adjudicates. With `undecided` also the rows without a label, of annotators who are unsure or
+    took theirs back.
+    """
+    found = read_table(connection, _CURRENT, kind=kind)
+    given = pl.col("label").is_not_null() | pl.col("rating").is_not_null()
+    return found if undecided else found.filter(given)
 
 
 def drawn_rows(connection: duckdb.DuckDBPyConnection, kind: Kind, frame: str) -> pl.DataFrame:

@@ -1,6 +1,6 @@
 """One step of a run paired with labels: agreement, reliability and corrected rates."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import duckdb
@@ -86,8 +86,10 @@ class StepCalibration(NamedTuple):
     """One step of a run, or one of its metrics, compared with labels.
 
     Of its `rows`, `labelled` have labels; on `divided` of those the annotators disagree without a
-    majority, and on `failed` the judge gave no result. `at_random` says whether the rows that the
-    agreement is measured on were drawn at random.
+    majority, and on `failed` the judge gave no result. Rows with the same texts share a label:
+    `texts` are those that were labelled, `adjudicated` of them decided between annotators, and on
+    `seen` somebody labelled after seeing what the judge says. `at_random` says whether the rows
+    that the agreement is measured on were drawn at random.
     """
 
     kind: str
@@ -97,6 +99,9 @@ class StepCalibration(NamedTuple):
     labelled: int
     divided: int
     failed: int
+    texts: int
+    adjudicated: int
+    seen: int
     at_random: bool
     annotators: AnnotatorAgreement
     agreement: Agreement | None
@@ -111,14 +116,16 @@ class StepCalibration(NamedTuple):
 class PairedLabels(NamedTuple):
     """The `rows` of a target and the `labels` that are about some of them.
 
-    `consensus` is the label or mean rating by row, None where annotators are divided; `at_random`
-    are the rows that some draw chose at random. `probabilities` are the inclusion probabilities
-    by row of the draw that `drawing` names; both are empty where no draw was from all rows.
+    `subjects` are the texts and `consensus` the label or mean rating by row, None where annotators
+    are divided; `at_random` are the rows whose texts some draw chose at random. `probabilities`
+    are the inclusion probabilities by row of the draw that `drawing` names; both are empty where no
+    draw was from all rows.
     """
 
     target: LabelTarget
     rows: pl.DataFrame
     labels: pl.DataFrame
+    subjects: dict[int, str]
     consensus: dict[int, str | float | None]
     at_random: frozenset[int]
     probabilities: dict[int, float]
@@ -126,9 +133,27 @@ class PairedLabels(NamedTuple):
 
     @property
     def usable(self) -> list[int]:
-        """The rows to measure agreement on: those drawn at random, or all where none is."""
+        """The rows to measure agreement on: those drawn at random, or all where none is.
+
+        A row with the texts of one that was drawn has its label, and is no further evidence.
+        """
+        return self._independent(self._decided)
+
+    @property
+    def _decided(self) -> list[int]:
         decided = [row for row, label in self.consensus.items() if label is not None]
         return [row for row in decided if row in self.at_random] or decided
+
+    def _independent(self, rows: Iterable[int]) -> list[int]:
+        """The rows that were drawn, and of the others one for each further text."""
+        rows = list(rows)
+        found = [row for row in rows if row in self.probabilities]
+        texts = {self.subjects[row] for row in found}
+        for row in rows:
+            if self.subjects[row] not in texts:
+                texts.add(self.subjects[row])
+                found.append(row)
+        return sorted(found)
 
     @property
     def samples(self) -> NDArray[np.intp]:
@@ -164,9 +189,10 @@ class PairedLabels(NamedTuple):
         """The usable rows by the value of their sample in `values`, those without any last."""
         ids = self.rows["sample_id"]
         found: dict[str | None, list[int]] = {}
-        for row in self.usable:
+        for row in self._decided:
             found.setdefault(values[ids[row]], []).append(row)
-        return dict(sorted(found.items(), key=lambda one: (one[0] is None, one[0] or "")))
+        by_value = sorted(found.items(), key=lambda one: (one[0] is None, one[0] or ""))
+        return {value: self._independent(rows) for value, rows in by_value}
 
     def named_checks(self) -> dict[str | None, list[int]]:
         """The usable rows by the name of their check; none unless a rubric has several names."""
@@ -210,7 +236,7 @@ def _pair(
     by_row = {row: decided[subject] for row, subject in subjects.items() if subject in decided}
     probabilities, drawing = _probabilities(connection, target, rows, by_row)
     at_random = frozenset(row for row, subject in subjects.items() if subject in random)
-    return PairedLabels(target, rows, labels, by_row, at_random, probabilities, drawing)
+    return PairedLabels(target, rows, labels, subjects, by_row, at_random, probabilities, drawing)
 
 
 def _labelled_subjects(
@@ -271,6 +297,9 @@ def calibrate_step(
         labelled=len(pairs.consensus),
         divided=sum(label is None for label in pairs.consensus.values()),
         failed=failed if kind != "claims" else 0,
+        texts=len({pairs.subjects[row] for row in pairs.consensus}),
+        adjudicated=pairs.labels.filter("adjudicates").height,
+        seen=pairs.labels.filter("seen")["subject"].n_unique(),
         at_random=bool(usable) and all(row in pairs.at_random for row in usable),
         annotators=annotator_agreement(pairs.labels, pairs.target.values),
         agreement=whole.agreement,
@@ -355,7 +384,11 @@ def _corrected_shares(pairs: PairedLabels, label: str) -> list[CorrectedRate]:
             CorrectedRate(label, None, PREDICTION_POWERED, rate, prediction_powered(rows)),
             CorrectedRate(label, "sample", PREDICTION_POWERED, mean_of_samples, by_sample),
         ]
-    both = [(pairs.consensus[row], pairs.judge_result(row)) for row in pairs.at_random]
+    both = [
+        (pairs.consensus[row], pairs.judge_result(row))
+        for row in pairs.usable
+        if row in pairs.at_random
+    ]
     both = [one for one in both if None not in one]
     if not both:
         return found

@@ -229,8 +229,8 @@ def _svg(drawn: str | None) -> Markup | None:
 
 def sample_entry(
     store: Store, run_id: str, sample_id: str, comparison: Comparison | None
-) -> str | None:
-    """One sample as JSON, as the script of the page reads it; None for an unknown id.
+) -> dict[str, Any] | None:
+    """One sample as the script of the page reads it; None for an unknown id.
 
     `sample_id` may have its control characters replaced, as in the page.
     """
@@ -238,7 +238,8 @@ def sample_entry(
     if named is None:
         return None
     (entry,) = sample_entries(store, run_id, [(named, None)], comparison)
-    return json.dumps(_escaped(entry), ensure_ascii=False)
+    found: dict[str, Any] = _escaped(entry)
+    return found
 
 
 def sample_entries(

@@ -474,11 +474,18 @@ def _print_step_calibration(terminal: Terminal, one: StepCalibration, by: str | 
 
 def _label_counts(one: StepCalibration) -> Iterator[str]:
     line = f"{one.labelled:,} of {format_count(one.rows, 'row')} labelled"
+    if one.texts < one.labelled:
+        line += f" by labels of {format_count(one.texts, 'text')}"
     if one.divided:
         line += f", people disagree on {one.divided:,}"
     if one.failed:
         line += f", the judge failed on {one.failed:,}"
+    if one.adjudicated:
+        line += f", {one.adjudicated:,} adjudicated"
     yield line
+    if one.seen:
+        count = format_count(one.seen, "text")
+        yield f"on {count} somebody labelled after seeing what the judge says"
     if not one.at_random:
         yield "not drawn at random: agreement is that of the rows that were labelled, not of all"
 

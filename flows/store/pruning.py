@@ -9,7 +9,7 @@ import duckdb
 
 from claimflow.flows.store.integrity import CALLS_OF_VOTES
 from claimflow.flows.store.read_copy import fold_log, log_path, rewritten
-from claimflow.flows.store.runs import refuse_in_progress
+from claimflow.flows.store.runs import CURRENT_TAGS, refuse_in_progress
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import Sample, row_kinds
 
@@ -121,7 +121,7 @@ def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) ->
     connection.execute(_REMEMBERED, {"forget": not retention.replies})
 
 
-_KEPT_RUNS: Final = """
+_KEPT_RUNS: Final = f"""
 CREATE TEMP TABLE kept_runs AS
 WITH ended AS (
   SELECT pipeline, started_at,
@@ -139,7 +139,7 @@ recent AS (
          AND runs.started_at >= coalesce(first.started_at, '-infinity'::TIMESTAMP))
      OR pipeline <> $pipeline
 ),
-tagged AS (SELECT arg_max(run_id, tagged_at) AS run_id FROM audit.tags GROUP BY tag),
+tagged AS (SELECT run_id FROM ({CURRENT_TAGS})),
 wanted AS (FROM recent UNION FROM tagged)
 FROM wanted
 UNION
@@ -177,6 +177,13 @@ WHERE NOT $forget OR made_at >= (SELECT began FROM oldest)
 """
 
 _GONE: Final = "run_id NOT IN (SELECT run_id FROM kept_runs)"
+
+# With the rows before them: a tag that was removed or moved since must not return.
+_DELETE_TAGS: Final = f"""
+DELETE FROM audit.tags
+USING (SELECT tag, max(tagged_at) AS until FROM audit.tags WHERE {_GONE} GROUP BY tag) gone
+WHERE tags.tag = gone.tag AND tags.tagged_at <= gone.until
+"""
 _UNUSED: Final = "artifact_id NOT IN (SELECT artifact_id FROM kept_tables)"
 _UNUSED_PART: Final = (
     "part NOT IN (SELECT part FROM audit.artifact_parts SEMI JOIN kept_tables USING (artifact_id))"
@@ -237,8 +244,9 @@ def _deletions() -> list[str]:
         "UPDATE audit.calls SET system = NULL, prompt = NULL, reply = NULL, open = false "
         f"WHERE {_NOT_NAMED} AND prompt IS NOT NULL",
         f"DELETE FROM audit.replies WHERE {_FORGOTTEN}",
+        _DELETE_TAGS,
         *(
             f"DELETE FROM audit.{table} WHERE {_GONE}"
-            for table in ("run_steps", "readers", "gates", "tags", "runs")
+            for table in ("run_steps", "readers", "gates", "runs")
         ),
     ]

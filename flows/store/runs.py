@@ -1,5 +1,6 @@
 """Records of runs: their start, steps and end, and the tags that name them."""
 
+import getpass
 import os
 import platform
 import re
@@ -254,35 +255,53 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _LIKE_AN_ID: Final = re.compile(r"\d{1,8}|\d{8}-.*")
 
 CURRENT_TAGS: Final = """
-SELECT tag, run_id, tagged_at FROM audit.tags SEMI JOIN audit.runs USING (run_id)
-QUALIFY row_number() OVER (PARTITION BY tag ORDER BY tagged_at DESC, tags.rowid DESC) = 1
+SELECT * EXCLUDE (removed) FROM (
+  SELECT * FROM audit.tags SEMI JOIN audit.runs USING (run_id)
+  QUALIFY row_number() OVER (PARTITION BY tag ORDER BY tagged_at DESC, tags.rowid DESC) = 1
+) WHERE removed IS NOT true
 """
 """SQL for the current tags: the newest row of each tag whose run exists."""
 
 
-def add_tag(store: Store, run_id: str, tag: str) -> None:
-    """Give a run a tag, which moves from the run that had it. Raises `InputError` for a bad tag."""
+def add_tag(store: Store, run_id: str, tag: str, *, who: str | None = None) -> None:
+    """Give a run a tag, which moves from the run that had it. Raises `InputError` for a bad tag.
+
+    `who` did it, by default the account on this machine.
+    """
     wrong = tag_fault(tag)
     if wrong:
         raise InputError([Fault("tag", *wrong)])
+    _record_tag(store, run_id, tag, who, removed=False)
+
+
+def remove_tag(store: Store, tag: str, *, who: str | None = None) -> None:
+    """Remove a tag; the run stays. Raises `InputError` where there is no such tag."""
+    known = dict(tags(store).select("tag", "run_id").iter_rows())
+    if tag not in known:
+        raise InputError([Fault("tag", f"there is no tag {tag!r}", one_of(tag, known))])
+    _record_tag(store, known[tag], tag, who, removed=True)
+
+
+def _record_tag(store: Store, run_id: str, tag: str, who: str | None, *, removed: bool) -> None:
+    row = {"tag": tag, "run": run_id, "now": now(), "who": who or account(), "removed": removed}
     with store.writing() as connection:
         connection.execute(
-            "INSERT INTO audit.tags (tag, run_id, tagged_at) VALUES ($tag, $run, $now)",
-            {"tag": tag, "run": run_id, "now": now()},
+            "INSERT INTO audit.tags (tag, run_id, tagged_at, who, removed) "
+            "VALUES ($tag, $run, $now, $who, $removed)",
+            row,
         )
 
 
-def remove_tag(store: Store, tag: str) -> None:
-    """Remove a tag; the run stays. Raises `InputError` where there is no such tag."""
-    known = tags(store)["tag"].to_list()
-    if tag not in known:
-        raise InputError([Fault("tag", f"there is no tag {tag!r}", one_of(tag, known))])
-    with store.writing() as connection:
-        connection.execute("DELETE FROM audit.tags WHERE tag = $tag", {"tag": tag})
+def account() -> str | None:
+    """The name of the account that this process belongs to; None where it has no name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None
 
 
 def tags(store: Store) -> pl.DataFrame:
-    """The current tags, sorted: tag, run_id, tagged_at."""
+    """The current tags, sorted: tag, run_id, tagged_at, who."""
     with store.reading() as connection:
         return read_table(connection, f"{CURRENT_TAGS} ORDER BY tag")
 

@@ -54,6 +54,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     9: {"claims": ("kind", "ambiguous"), "verdicts": ("support",)},
     10: {},
     11: {},
+    12: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a
@@ -83,6 +84,16 @@ counts as whole, as it always did."""
 
 _ADDED_PLUGIN: Final = "ALTER TABLE audit.artifacts ADD COLUMN IF NOT EXISTS plugin JSON"
 """What schema version 7 added to `audit.artifacts`; with new views and their comments."""
+
+_ADDED_TO_TAGS_AND_LABELS: Final = """
+ALTER TABLE audit.tags ADD COLUMN IF NOT EXISTS who VARCHAR;
+ALTER TABLE audit.tags ADD COLUMN IF NOT EXISTS removed BOOLEAN;
+ALTER TABLE audit.labels ADD COLUMN IF NOT EXISTS unsure BOOLEAN;
+ALTER TABLE audit.labels ADD COLUMN IF NOT EXISTS comment VARCHAR;
+ALTER TABLE audit.labels ADD COLUMN IF NOT EXISTS seen BOOLEAN;
+ALTER TABLE audit.labels ADD COLUMN IF NOT EXISTS adjudicates BOOLEAN;
+"""
+"""What schema version 12 added to `audit.tags` and `audit.labels`."""
 
 SCHEMA_VERSION: Final = max(ADDED)
 
@@ -188,6 +199,8 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, found: int) -> N
         connection.execute(_ADDED_PLUGIN)
     if found < 11:
         _write_anew(connection, path)
+    if found < 12:
+        connection.execute(_ADDED_TO_TAGS_AND_LABELS)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
 
 

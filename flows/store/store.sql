@@ -146,11 +146,13 @@ CREATE TABLE IF NOT EXISTS audit.batch_calls (
   keys     UUID[] NOT NULL          -- of the replies that it is to give, in their order
 );
 
--- Tags of runs; the newest row of a tag counts.
+-- Tags of runs; the newest row of a tag counts. A removed tag has a row that says so.
 CREATE TABLE IF NOT EXISTS audit.tags (
   tag       VARCHAR NOT NULL,
   run_id    VARCHAR NOT NULL,
-  tagged_at TIMESTAMP NOT NULL
+  tagged_at TIMESTAMP NOT NULL,
+  who       VARCHAR,           -- NULL where it is not known
+  removed   BOOLEAN            -- NULL in rows of older schema versions: not removed
 );
 
 -- Corrections by hand; they overwrite no rows. A correction applies to a sample as long as the text
@@ -221,7 +223,11 @@ CREATE TABLE IF NOT EXISTS audit.labels (
   draw        VARCHAR NOT NULL,  -- as in "random 100 of 480, seed 0"
   frame       UUID NOT NULL,     -- hash of the population that was drawn from
   probability DOUBLE NOT NULL,   -- probability that this one was drawn
-  labelled_at TIMESTAMP NOT NULL
+  labelled_at TIMESTAMP NOT NULL,
+  unsure      BOOLEAN,           -- whether the annotator could not decide: no label, no rating
+  comment     VARCHAR,
+  seen        BOOLEAN,           -- whether the annotator had seen what the judge says
+  adjudicates BOOLEAN            -- whether it decides between the labels of several annotators
 );
 
 -- Verdicts of the judges of a run on its canaries: pairs whose label is known.

@@ -1,11 +1,12 @@
 """Request handling of the local web server: the runs, a metric over the runs, reports."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, unquote, urlencode
+
+import polars as pl
 
 from claimflow.flows.errors import InputError, StoreError
 from claimflow.flows.quality.comparison import Comparison, compare
@@ -13,8 +14,12 @@ from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.html import html_report, sample_entry
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.report.samples import searched_samples
+from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.runs import account, add_tag, remove_tag, tags
 from claimflow.flows.store.store import Store
+from claimflow.flows.viewer.labelling import LABEL_SECONDS, check_name, handle_label_request
 from claimflow.flows.viewer.overview import (
     SORTS,
     claim_history,
@@ -22,34 +27,34 @@ from claimflow.flows.viewer.overview import (
     pipelines,
     trend,
 )
-from claimflow.flows.viewer.responses import Request, Response, error_response, page
-from claimflow.flows.viewer.workbench import sql_page
-
-_REPORT_POLICY: Final = (
-    "connect-src 'self'; frame-src 'none'; object-src 'none'; frame-ancestors 'none'; "
-    "base-uri 'none'; form-action 'none'"
+from claimflow.flows.viewer.responses import (
+    REPORT_POLICY,
+    Request,
+    Response,
+    error_response,
+    json_response,
+    page,
 )
-"""In addition to the policy in the report, which allows its own script alone by hash."""
+from claimflow.flows.viewer.workbench import sql_page
 
 _REFRESH_SECONDS: Final = 5
 """After that long the list of runs is read again while a run is in progress."""
 
 
+WRITTEN: Final = ("/tags", "/label/save")
+"""Where a form writes to the store."""
+
+
 def handle_request(store: Store, request: Request, *, token: str) -> Response:
-    """The response to a request; errors become pages. `token` goes into the SQL form."""
+    """The response to a request; errors become pages. `token` goes into the forms."""
     try:
-        if request.method == "GET" and request.path == "/":
-            return Response(HTTPStatus.OK, _runs_page(store, request.query))
-        if request.method == "GET" and request.path == "/compare":
-            return _compare(store, request.query)
-        if request.method == "GET" and request.path == "/trend":
-            return _trend_page(store, request.query)
-        if request.method == "GET" and request.path == "/claim":
-            return _claim_page(store, request.query)
+        if request.method == "GET" and request.path in _PAGES:
+            return _PAGES[request.path](store, request.query)
         if request.method == "GET" and request.path.startswith("/run/"):
             return _of_run(store, request.path.removeprefix("/run/"), request.query)
-        if request.path == "/sql":
-            return sql_page(store, request, token)
+        for path, handle in _FORMS.items():
+            if f"{request.path}/".startswith(f"{path}/"):
+                return handle(store, request, token)
     except InputError as error:
         return error_response(HTTPStatus.NOT_FOUND, *map(str, error.faults))
     except StoreError as error:
@@ -57,7 +62,7 @@ def handle_request(store: Store, request: Request, *, token: str) -> Response:
     return error_response(HTTPStatus.NOT_FOUND, "there is no such page")
 
 
-def _runs_page(store: Store, query: Mapping[str, str]) -> str:
+def _runs_page(store: Store, query: Mapping[str, str]) -> Response:
     """The runs by pipeline, with the means of the newest and their change."""
     chosen = {name: query.get(name, "") for name in ("pipeline", "text", "sort", "all")}
     sort = chosen["sort"] if chosen["sort"].lstrip("-") in SORTS else "-started"
@@ -74,7 +79,7 @@ def _runs_page(store: Store, query: Mapping[str, str]) -> str:
         every=bool(chosen["all"]),
     )
     going = sum(run["status"] == "running" for one in found for run in one.runs)
-    return page(
+    body = page(
         "runs",
         pipelines=found,
         names=pipeline_names(store),
@@ -88,6 +93,46 @@ def _runs_page(store: Store, query: Mapping[str, str]) -> str:
         again=_REFRESH_SECONDS if going else None,
         store=str(store.path),
     )
+    return Response(HTTPStatus.OK, body)
+
+
+def _tags_page(store: Store, request: Request, token: str) -> Response:
+    """The tags of a run, which a form gives and removes; they are written to the store itself."""
+    live = Store(store.path, wait=LABEL_SECONDS)
+    run_id = chosen_run(live, request.query.get("run", ""))
+    tag, who = (request.form.get(name, "").strip() for name in ("tag", "who"))
+    errors: list[str] = []
+    if request.method == "POST":
+        try:
+            check_name(who)
+            if request.form.get("do") == "remove":
+                remove_tag(live, tag, who=who)
+            else:
+                add_tag(live, run_id, tag, who=who)
+            refresh_read_copy(live)
+            tag = ""
+        except InputError as error:
+            errors = [str(fault) for fault in error.faults]
+    current = tags(live)
+    with live.reading() as connection:
+        history = read_table(connection, _TAGS, run=run_id)
+    body = page(
+        "tags",
+        run_id=run_id,
+        token=token,
+        tag=tag,
+        who=who or account() or "",
+        tags=current.filter(pl.col("run_id") == run_id)["tag"].to_list(),
+        errors=errors,
+        history=history.to_dicts(),
+    )
+    return Response(HTTPStatus.BAD_REQUEST if errors else HTTPStatus.OK, body)
+
+
+_TAGS: Final = """
+SELECT tag, tagged_at, who, removed FROM audit.tags WHERE run_id = $run
+ORDER BY tagged_at DESC, tags.rowid DESC
+"""
 
 
 def _trend_link(pipeline: str, scores: str, metric: str) -> str:
@@ -136,18 +181,14 @@ def _of_run(store: Store, path: str, parameters: Mapping[str, str]) -> Response:
     if part == "sample":
         found = sample_entry(store, run_id, parameters.get("id", ""), comparison)
         if found is not None:
-            return Response(HTTPStatus.OK, found, headers=_JSON)
+            return json_response(found)
     if part == "search":
         ids = searched_samples(store, run_id, parameters.get("text", ""))
-        text = json.dumps([escape_controls(one) for one in ids])
-        return Response(HTTPStatus.OK, text, headers=_JSON)
+        return json_response([escape_controls(one) for one in ids])
     if part:
         return error_response(HTTPStatus.NOT_FOUND, "there is no such page")
     body = html_report(RunDocument(store, run_id), against=comparison, viewer=True)
-    return Response(HTTPStatus.OK, body, _REPORT_POLICY)
-
-
-_JSON: Final = {"Content-Type": "application/json; charset=utf-8"}
+    return Response(HTTPStatus.OK, body, REPORT_POLICY)
 
 
 def _comparison(store: Store, a: str, b: str) -> Comparison:
@@ -159,3 +200,18 @@ def _comparison(store: Store, a: str, b: str) -> Comparison:
 @lru_cache(maxsize=4)
 def _remembered(store: Store, a: str, b: str) -> Comparison:
     return compare(store, a, b)
+
+
+_PAGES: Final[Mapping[str, Callable[[Store, Mapping[str, str]], Response]]] = {
+    "/": _runs_page,
+    "/compare": _compare,
+    "/trend": _trend_page,
+    "/claim": _claim_page,
+}
+
+_FORMS: Final[Mapping[str, Callable[[Store, Request, str], Response]]] = {
+    "/sql": sql_page,
+    "/tags": _tags_page,
+    "/label": handle_label_request,
+}
+"""The pages with forms, and what is below their paths."""

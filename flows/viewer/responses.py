@@ -1,5 +1,6 @@
 """Requests and responses of the local web server, and its page template."""
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -28,6 +29,13 @@ CONTENT_SECURITY_POLICY: Final = _policy()
 """Allows no scripts, no images, only the style sheet of the page, and forms to this server."""
 
 
+REPORT_POLICY: Final = (
+    "connect-src 'self'; frame-src 'none'; object-src 'none'; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""In addition to the policy in a report or a label sheet, which allows its own script by hash."""
+
+
 class Request(NamedTuple):
     """An authenticated request: the path, the query parameters and the form fields."""
 
@@ -51,7 +59,16 @@ def error_response(status: HTTPStatus, *messages: str) -> Response:
     return Response(status, page("error", title=status.phrase, messages=messages))
 
 
-def page(name: Literal["runs", "trend", "claim", "sql", "error"], **values: Any) -> str:
+def json_response(value: Any) -> Response:
+    """What a script of a page asks for."""
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    return Response(HTTPStatus.OK, json.dumps(value, ensure_ascii=False), headers=headers)
+
+
+_Page = Literal["runs", "trend", "claim", "sql", "label", "label_results", "tags", "error"]
+
+
+def page(name: _Page, **values: Any) -> str:
     """A page of the server from its template, without a script."""
     values |= {"style": _STYLE, "script": None}
     return render_template("claimflow.flows.viewer", f"{name}.html.j2", values)

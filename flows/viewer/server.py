@@ -9,8 +9,9 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.pages import handle_request
+from claimflow.flows.viewer.pages import WRITTEN, handle_request
 from claimflow.flows.viewer.responses import Request, Response, error_response
 
 ADDRESS: Final = "127.0.0.1"
@@ -32,7 +33,9 @@ _HEADERS: Final = {
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves a store on the loopback address until it is shut down; never writes to it.
+    """Serves a store on the loopback address until it is shut down.
+
+    It writes nothing but labels and tags, and the read copy again when it ends.
 
     `key` authenticates a browser, `token` protects forms against cross-site request forgery.
     """
@@ -47,6 +50,7 @@ class ViewServer(ThreadingHTTPServer):
         self.store = store
         self._changed = threading.Condition()
         self._answering = 0
+        self.wrote = False
         self.key, self.token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         try:
             super().__init__((ADDRESS, port), _RequestHandler)
@@ -73,6 +77,8 @@ class ViewServer(ThreadingHTTPServer):
         super().server_close()
         with self._changed:
             self._changed.wait_for(lambda: self._answering == 0, self._CLOSE_SECONDS)
+        if self.wrote:
+            refresh_read_copy(Store(self.store.path))
 
     @property
     def url(self) -> str:
@@ -149,6 +155,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         if not _equal(form.get("token", ""), self.server.token):
             message = "the page is from before this server was started: open it again"
             return error_response(HTTPStatus.FORBIDDEN, message)
+        self.server.wrote |= urlsplit(self.path).path in WRITTEN
         return self._handle(form)
 
     def _handle(self, form: dict[str, str]) -> Response:

@@ -18,7 +18,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
-PATIENCE = 120_000
+PATIENCE = 10_000
 """Milliseconds to wait for the browser: enough for a busy machine."""
 
 

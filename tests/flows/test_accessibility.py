@@ -13,6 +13,7 @@ from tests.flows.viewing import serving
 
 SCHEMES = ("light", "dark")
 WIDTHS = (1440, 1024, 390)
+SHEET = "run=latest&of=verdicts&step=in_reference&who=ann"
 PAGES = {
     "runs": "/",
     "trend": "/trend?pipeline=%3Cb%3Ep%3C%2Fb%3E&scores=precision&metric=precision",
@@ -20,6 +21,10 @@ PAGES = {
     "report": "/run/latest",
     "comparison": "/run/latest?against=previous#sample=tower&claim=1",
     "sql": "/sql",
+    "tags": "/tags?run=latest",
+    "label": "/label",
+    "sheet": f"/label/sheet?{SHEET}",
+    "labels": f"/label/results?{SHEET}",
     "error": "/nothing",
 }
 

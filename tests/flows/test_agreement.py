@@ -128,7 +128,13 @@ def said_by(**people: str) -> pl.DataFrame:
     names = {"e": "entailed", "c": "contradicted", "n": "neutral"}
     return pl.DataFrame(
         [
-            {"subject": str(place), "annotator": name, "label": names[letter], "rating": None}
+            {
+                "subject": str(place),
+                "annotator": name,
+                "label": names[letter],
+                "rating": None,
+                "adjudicates": name == "judge",
+            }
             for name, letters in people.items()
             for place, letter in enumerate(letters)
             if letter != "."
@@ -143,8 +149,14 @@ def test_consensus() -> None:
     rated = pl.DataFrame(
         {"subject": ["0"] * 2, "annotator": ["a", "b"], "label": [None] * 2, "rating": [0.0, 0.5]},
         schema_overrides={"label": pl.String},
-    )
+    ).with_columns(adjudicates=False)
     assert consensus(rated) == {"0": 0.25}
+
+
+def test_a_label_that_adjudicates_decides_and_is_no_agreement() -> None:
+    labels = said_by(ann="ee", bob="nn", judge="n.")
+    assert consensus(labels) == {"0": "neutral", "1": None}
+    assert annotator_agreement(labels, LABELS).labels == {"ann": 2, "bob": 2}
 
 
 def test_annotators_with_labels() -> None:
@@ -177,7 +189,7 @@ def test_annotators_with_ratings() -> None:
             "rating": [0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 0.0, 0.2, 0.4, 0.6, 1.0, 0.8],
         },
         schema_overrides={"label": pl.String, "rating": pl.Float64},
-    )
+    ).with_columns(adjudicates=False)
     found = annotator_agreement(rated, None)
     assert found.alpha.value == pytest.approx(0.9476, abs=1e-3)
     assert found.pairs[0].kappa is None

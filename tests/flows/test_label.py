@@ -1,6 +1,7 @@
 """`claimflow label`: sheets drawn, exported blind, filled and imported, with their faults."""
 
 import io
+import json
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.quality.labels import current_labels
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import CLAIMS, STEPS, Judged, sample
 from tests.flows.sheets import Row, read_sheet, save_sheet
@@ -60,7 +62,9 @@ def test_a_sheet_of_verdicts_is_blind_and_in_a_random_order(
     assert capsys.readouterr().err == (
         f"4 rows in sheet.csv: random 4 of 9, seed 0 from step response_in_reference of run {run}\n"
     )
-    names = "run step draw sample_id claim_id against passage user_input premise claim label"
+    names = (
+        "run step draw sample_id claim_id against passage user_input premise claim label comment"
+    )
     assert list(rows[0]) == names.split()
     assert {row["label"] for row in rows} == {""}
     assert all(f"Case {row['sample_id']}." in row["premise"] for row in rows)
@@ -121,12 +125,15 @@ def test_labels_are_recorded_with_annotator_and_draw(
 
 def test_claims_and_samples(judged: Judged, capsys: pytest.CaptureFixture[str]) -> None:
     claims = exported("--of", "claims")
-    assert list(claims[0]) == "run step draw sample_id claim_id user_input text claim label".split()
+    assert (
+        list(claims[0])
+        == "run step draw sample_id claim_id user_input text claim label comment".split()
+    )
     save_sheet([row | {"label": "good"} for row in claims])
     assert label("import", "sheet.csv", "--who", "ann") == 0
     samples = exported("--of", "samples")
-    names = "run step draw sample_id metric user_input response reference retrieved_contexts label"
-    assert list(samples[0]) == names.split()
+    names = "run step draw sample_id metric user_input response reference retrieved_contexts"
+    assert list(samples[0]) == [*names.split(), "label", "comment"]
     save_sheet([row | {"label": "0.5"} for row in samples])
     assert label("import", "sheet.csv", "--who", "ann") == 0
     assert judged.ask(
@@ -239,6 +246,46 @@ def test_all_faults_of_a_sheet_are_reported_at_once(
     assert judged.ask("FROM audit.labels") == []
 
 
+def test_unsure_and_a_comment_are_recorded(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, *_ = exported()
+    odd = {"label": "unsure", "comment": "=the premise is odd"}
+    save_sheet([first | odd, second | {"label": "entailed"}])
+    capsys.readouterr()
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    assert capsys.readouterr().out == "2 labels of verdicts by ann, 1 of them unsure\n"
+    found = judged.ask("SELECT label, unsure, comment, seen FROM audit.labels ORDER BY ALL")
+    assert found == [
+        ("entailed", False, None, False),
+        (None, True, "=the premise is odd", False),
+    ]
+    # The newest counts: who is unsure now has no label any more.
+    save_sheet([second | {"label": "unsure"}])
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    with judged.store.reading() as connection:
+        assert current_labels(connection, "verdicts").is_empty()
+
+
+def test_a_row_with_the_texts_of_a_drawn_one_is_no_further_evidence(
+    tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    pipeline = Judged(tmp_path, served)
+    pipeline.write([sample("one"), sample("one") | {"sample_id": "again"}])
+    pipeline.run()
+    save_sheet(labelled(exported("--sample", "1")))
+    assert label("import", "sheet.csv", "--who", "ann") == 0
+    capsys.readouterr()
+    assert main(["calibrate", "--format", "json", "--store", "s.duckdb"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["found"]
+    assert (found["rows"], found["labelled"], found["texts"]) == (6, 2, 1)
+    assert found["agreement"]["n"] == 1
+    assert main(["calibrate", "--store", "s.duckdb"]) == 0
+    assert "2 of 6 rows labelled by labels of 1 text\n" in capsys.readouterr().out
+
+
 def test_the_same_texts_have_one_label_in_a_sheet(
     tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -280,7 +327,7 @@ def test_the_same_texts_have_one_label_in_a_sheet(
         (["import", "odd.csv", "--who", "ann"],
          "odd.csv:1: has no column run, step, draw, passage, label; keep the header that was "
          "exported: "
-         "run,step,draw,sample_id,claim_id,against,passage,user_input,premise,claim,label"),
+         "run,step,draw,sample_id,claim_id,against,passage,user_input,premise,claim,label,comment"),
         (["import", "empty.csv", "--who", "ann"],
          "empty.csv: has no rows; keep those that were exported"),
         (["import", "runs.csv", "--who", "ann"],

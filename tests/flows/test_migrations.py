@@ -16,12 +16,13 @@ from pydantic import create_model
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError, StoreBusyError
+from claimflow.flows.quality.labels import current_labels
 from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.integrity import check_store
 from claimflow.flows.store.query import query
 from claimflow.flows.store.read_copy import read_copy_path
-from claimflow.flows.store.runs import Coverage, find_run
+from claimflow.flows.store.runs import Coverage, find_run, tags
 from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, content_columns_at
 from claimflow.flows.store.store import Store, migrate
 from claimflow.stages.rows import Claim, Row, Sample, Score, SentenceMatch, row_kinds
@@ -243,6 +244,27 @@ def test_a_table_whose_rows_change_their_order_gets_the_digest_of_the_new_order(
     assert check_store(tenth).faults == []
     [(stored,)] = ask(tenth, f"SELECT digest::VARCHAR FROM audit.artifacts WHERE {one}")
     assert stored != reversed_rows
+
+
+def test_tags_and_labels_of_an_older_store_count(tenth: Store) -> None:
+    with duckdb.connect(tenth.path) as connection:
+        connection.execute(
+            "INSERT INTO audit.tags SELECT 'main', max(run_id), current_localtimestamp() "
+            "FROM audit.runs"
+        )
+        connection.execute(
+            "INSERT INTO audit.labels SELECT uuid(), 'verdicts', uuid(), max(run_id), 'v', 's', "
+            "NULL, 'c', 'reference', NULL, NULL, 'entailed', NULL, 'ann', 'f.csv', "
+            "'random 1 of 1, seed 0', uuid(), 1, current_localtimestamp() FROM audit.runs"
+        )
+    migrate(tenth)
+    assert tags(tenth).select("tag", "who").rows() == [("main", None)]
+    with tenth.reading() as connection:
+        (found,) = current_labels(connection, "verdicts").to_dicts()
+    assert (found["label"], found["unsure"], found["seen"], found["adjudicates"]) == (
+        *("entailed", False, False),
+        False,
+    )
 
 
 @pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2])

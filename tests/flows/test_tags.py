@@ -1,5 +1,6 @@
 """Names of runs: given, moved, listed, forgotten, and found by every command that takes a run."""
 
+import getpass
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
 from claimflow.flows.store import runs
+from claimflow.flows.store.pruning import Retention, prune
 from claimflow.flows.store.results import all_runs, chosen_run
 from claimflow.flows.store.runs import (
     NOISE_SUFFIX,
@@ -55,6 +57,30 @@ def test_a_removed_tag_leaves_its_run(store: Store) -> None:
     assert find_run(store, run) == run
     with pytest.raises(InputError, match="there is no tag 'main'; known are none"):
         remove_tag(store, "main")
+
+
+def test_who_gave_and_removed_a_tag_is_recorded(store: Store) -> None:
+    run = put(store)
+    add_tag(store, run, "main", who="ann")
+    assert tags(store).select("tag", "who").rows() == [("main", "ann")]
+    remove_tag(store, "main", who="bob")
+    assert tags(store).is_empty()
+    add_tag(store, run, "main")
+    assert tags(store)["who"].to_list() == [getpass.getuser()]
+    with store.reading() as connection:
+        rows = connection.execute("SELECT who, removed FROM audit.tags ORDER BY tagged_at")
+        assert rows.fetchall()[:2] == [("ann", False), ("bob", True)]
+
+
+def test_a_removed_tag_does_not_return_when_its_last_run_is_pruned(store: Store) -> None:
+    runs_made = [put(store) for _ in range(3)]
+    add_tag(store, runs_made[2], "main")
+    add_tag(store, runs_made[0], "main")
+    remove_tag(store, "main")
+    prune(store, Retention(runs=1))
+    assert find_run(store, runs_made[0]) is None
+    assert find_run(store, runs_made[2]) == runs_made[2]
+    assert tags(store).is_empty()
 
 
 def test_latest_and_previous_are_done_runs(store: Store) -> None:

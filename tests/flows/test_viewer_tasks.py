@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -104,6 +105,19 @@ class Reader:
         self.button("tower")
         expect(self.page.locator("#detail h3")).to_have_text("Sample tower")
 
+    def label_twenty_claims(self) -> None:
+        self.link("Labels")
+        # Each reader is somebody else, and begins anew.
+        self.page.get_by_label("Your name").fill(uuid4().hex)
+        self.page.get_by_label("Rows", exact=True).fill("20")
+        self.page.get_by_role("button", name="Label", exact=True).click()
+        for number in range(5):
+            expect(self.page.locator("#progress")).to_contain_text(f" of 5: {number} labelled")
+            self.page.keyboard.press("1")
+        expect(self.page.locator("#stored")).to_have_text("All labels are stored.")
+        self.link("What the labels say")
+        expect(self.page.locator("main")).to_contain_text("entailed: people would say 100 %")
+
     def chart_a_query(self) -> None:
         self.link("SQL")
         self.link("What failed, by pipeline, step and kind, in all runs")
@@ -114,9 +128,6 @@ class Reader:
         self.button("Run")
         self.page.locator("summary", has_text="Chart").click()
         expect(self.page.get_by_role("group", name="Chart").locator("rect")).to_have_count(3)
-
-    def take_a_table_along(self) -> None:
-        self.link("SQL")
         self.page.locator("textarea").fill("SELECT sample_id FROM latest.scores WHERE score = 1")
         with self.page.expect_download() as download:
             self.button("Download CSV")
