@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
@@ -331,10 +332,11 @@ def reliability_chart(bins: Sequence[Bin], *, label: str = "p entailed") -> Char
     return Chart(about, size, size, Axis(label, across), Axis(share, up), marks)
 
 
-def bar_chart(bars: Sequence[tuple[str, float]], *, label: str) -> Chart:
+def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, names: str | None = None) -> Chart:
     """A bar for each name and finite value, from 0, in the given order.
 
-    `label` is the title of the axis; each bar is 24 pixels high.
+    `label` is the title of the axis of values and `names` of that of names; each bar is 24 pixels
+    high.
     """
     width, height = 360, _ROW * max(len(bars), 1)
     x, ticks = _Scale.over([0.0, *(value for _, value in bars)], 0, width, 6)
@@ -352,9 +354,103 @@ def bar_chart(bars: Sequence[tuple[str, float]], *, label: str) -> Chart:
                 fill=MARK,
             )
         )
-    names = [(_ROW * (at + 0.5), name) for at, (name, _) in enumerate(bars)]
+    beside = [(_ROW * (at + 0.5), name) for at, (name, _) in enumerate(bars)]
     about = f"{label}; bars: {len(bars):,}"
-    return Chart(about, width, height, Axis(label, ticks), Axis(None, names, grid=False), marks)
+    return Chart(about, width, height, Axis(label, ticks), Axis(names, beside, grid=False), marks)
+
+
+def xy_chart(
+    x: Sequence[float] | Sequence[datetime] | Sequence[str],
+    y: Sequence[float],
+    *,
+    titles: tuple[str, str],
+    joined: bool,
+) -> Chart:
+    """A point for each pair of finite values, `joined` in the given order or not.
+
+    `x` are numbers, times or names, which are evenly spaced; `titles` are those of the two axes.
+    The axes need not begin at 0.
+    """
+    width, height = 640, 240
+    up, up_ticks = _Scale.over(y, height, 0, 6)
+    places, across = _across(x, width)
+    named = [_moment(one) if isinstance(one, datetime) else one for one in x]
+    points = [(place, up(value)) for place, value in zip(places, y, strict=True)]
+    marks = []
+    if joined and points:
+        line = "L".join(f"{place:.5g} {at:.5g}" for place, at in points)
+        marks.append(_element("path", d=f"M{line}", fill="none", stroke=MARK, stroke_width=2))
+    for (place, at), name, value in zip(points, named, y, strict=True):
+        told = name if isinstance(name, str) else _number(name)
+        marks.append(
+            _point(place, at, f"{titles[0]} {told}: {titles[1]} {_number(value)}", area=30)
+        )
+    about = f"{titles[1]} by {titles[0]}; points: {len(points):,}"
+    return Chart(
+        about, width, height, across._replace(title=titles[0]), Axis(titles[1], up_ticks), marks
+    )
+
+
+def _across(
+    values: Sequence[float] | Sequence[datetime] | Sequence[str], width: int
+) -> tuple[list[float], Axis]:
+    """The places of values along a horizontal axis, and the axis."""
+    times = [one for one in values if isinstance(one, datetime)]
+    if times:
+        scale = _Scale(_seconds(min(times)), _seconds(max(times)), 0, width)
+        if scale.low == scale.high:
+            scale = scale._replace(low=scale.low - 1, high=scale.high + 1)
+        ticks = [(scale(_seconds(one)), label) for one, label in _time_ticks(times)]
+        return [scale(_seconds(one)) for one in times], Axis(None, ticks)
+    numbers = [one for one in values if isinstance(one, int | float)]
+    if numbers:
+        scale, ticks = _Scale.over(numbers, 0, width, 6)
+        return [scale(one) for one in numbers], Axis(None, ticks)
+    apart = width / max(len(values), 1)
+    places = [apart * (at + 0.5) for at in range(len(values))]
+    every = max(1, math.ceil(_LINE / apart))
+    names = [(place, str(one)) for place, one in zip(places, values, strict=True)][::every]
+    return places, Axis(None, names, grid=False, slanted=True)
+
+
+_EPOCH: Final = datetime(1970, 1, 1)
+
+_DAY: Final = 86_400
+
+_STEPS: Final = (
+    *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800),
+    *(3600, 2 * 3600, 6 * 3600, 12 * 3600, _DAY, 2 * _DAY, 7 * _DAY),
+)
+"""Seconds between the ticks of a short time."""
+
+_MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12_000, 24_000)
+"""Months between the ticks of a longer time."""
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment - _EPOCH).total_seconds()
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(" ", "seconds").removesuffix(" 00:00:00")
+
+
+def _time_ticks(times: Sequence[datetime]) -> list[tuple[datetime, str]]:
+    """About six round times between the first and the last one, with their labels."""
+    low, high = min(times), max(times)
+    least = (high - low).total_seconds() / 6
+    step = next((step for step in _STEPS if step >= least), None)
+    if step is None:
+        months = next(one for one in _MONTHS if one * 30 * _DAY >= least)
+        first = -(-(low.year * 12 + low.month) // months)
+        last = (high.year * 12 + high.month - 1) // months
+        numbers = [place * months for place in range(first, last + 1)]
+        starts = [datetime(one // 12, one % 12 + 1, 1) for one in numbers if one >= 12]
+        return [(one, one.isoformat()[:7]) for one in starts]
+    first, last = math.ceil(_seconds(low) / step), math.floor(_seconds(high) / step)
+    ticks = [_EPOCH + timedelta(seconds=place * step) for place in range(first, last + 1)] or [low]
+    letters = slice(0, 10) if step >= _DAY else slice(5, 16) if step >= 60 else slice(11, 19)
+    return [(one, one.isoformat(" ", "seconds")[letters]) for one in ticks]
 
 
 def trend_chart(

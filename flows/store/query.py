@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -68,6 +69,29 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 """Values of the `?` of a query, or of its `$name`; values of the types that DuckDB takes."""
 
 
+class Cancellation:
+    """Ends a query from another thread, before it starts or while it runs."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def cancel(self) -> None:
+        """End the process of the query; a query that has ended is left as it is."""
+        with self._lock:
+            self.asked = True
+            if self._process is not None:
+                self._process.kill()
+
+    def of(self, process: "subprocess.Popen[bytes]") -> None:
+        """Remember the process of the query, or end it where `cancel` came first."""
+        with self._lock:
+            self._process = process
+            if self.asked:
+                process.kill()
+
+
 def query(
     store: Store,
     sql: str,
@@ -77,6 +101,7 @@ def query(
     seconds: float = 60,
     rows: int | None = None,
     result_bytes: int = _RESULT_BYTES,
+    cancellation: Cancellation | None = None,
 ) -> pl.DataFrame:
     """The result of one SELECT on a store of any schema version, or its first `rows`.
 
@@ -90,9 +115,11 @@ def query(
     such as intervals, are text.
 
     Raises `InputError` when `sql` is anything but one SELECT, when DuckDB refuses it, and when it
-    takes longer than `seconds` or more than 2 GB of memory, or returns more than `result_bytes`.
+    takes longer than `seconds` or more than 2 GB of memory, or returns more than `result_bytes`,
+    and when `cancellation` ends it.
     Raises `StoreBusyError` where another process writes to the file for longer than `store.wait`.
     """
+    began = time.monotonic()
     ours, theirs = multiprocessing.Pipe()
     with ours:
         with theirs:
@@ -107,6 +134,8 @@ def query(
                 process_group=0,
             )
         try:
+            if cancellation is not None:
+                cancellation.of(process)
             ours.send((store.path, store.read_path, store.wait))
             ours.send((sql, parameters, run, min(seconds, _LONGEST), rows, result_bytes))
             # Ctrl-C ends a poll but not a read: Polars has the system calls of a process restarted.
@@ -116,6 +145,9 @@ def query(
                 raise refusal
             return pl.read_ipc_stream(ours.recv_bytes())
         except (EOFError, OSError) as error:
+            if cancellation is not None and cancellation.asked:
+                what = f"cancelled after {time.monotonic() - began:.1f} s"
+                raise InputError([Fault("sql", what, "run it again, or narrow it")]) from error
             raise InputError([_why_it_ended(process.wait(), seconds)]) from error
         finally:
             process.kill()

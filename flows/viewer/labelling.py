@@ -55,6 +55,10 @@ from claimflow.flows.viewer.responses import (
 LABEL_SECONDS: Final = 3.0
 """How long a label or a tag waits for a process that writes to the store."""
 
+LABEL_PATHS: Final = tuple(
+    f"/label{path}" for path in ("", "/sheet", "/judge", "/results", "/save")
+)
+
 _MOST: Final = 1_000
 """Rows of a sheet in a page."""
 

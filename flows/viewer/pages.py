@@ -19,7 +19,12 @@ from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.runs import account, add_tag, remove_tag, tags
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.labelling import LABEL_SECONDS, check_name, handle_label_request
+from claimflow.flows.viewer.labelling import (
+    LABEL_PATHS,
+    LABEL_SECONDS,
+    check_name,
+    handle_label_request,
+)
 from claimflow.flows.viewer.overview import (
     SORTS,
     claim_history,
@@ -35,11 +40,10 @@ from claimflow.flows.viewer.responses import (
     json_response,
     page,
 )
-from claimflow.flows.viewer.workbench import sql_page
+from claimflow.flows.viewer.workbench import cancel_query, sql_page
 
 _REFRESH_SECONDS: Final = 5
 """After that long the list of runs is read again while a run is in progress."""
-
 
 WRITTEN: Final = ("/tags", "/label/save")
 """Where a form writes to the store."""
@@ -52,9 +56,8 @@ def handle_request(store: Store, request: Request, *, token: str) -> Response:
             return _PAGES[request.path](store, request.query)
         if request.method == "GET" and request.path.startswith("/run/"):
             return _of_run(store, request.path.removeprefix("/run/"), request.query)
-        for path, handle in _FORMS.items():
-            if f"{request.path}/".startswith(f"{path}/"):
-                return handle(store, request, token)
+        if request.path in _FORMS:
+            return _FORMS[request.path](store, request, token)
     except InputError as error:
         return error_response(HTTPStatus.NOT_FOUND, *map(str, error.faults))
     except StoreError as error:
@@ -171,6 +174,15 @@ def _compare(store: Store, query: Mapping[str, str]) -> Response:
     return redirect._replace(headers={"Location": to})
 
 
+_PAGES: Final[Mapping[str, Callable[[Store, Mapping[str, str]], Response]]] = {
+    "/": _runs_page,
+    "/compare": _compare,
+    "/trend": _trend_page,
+    "/claim": _claim_page,
+}
+"""The pages that have one path."""
+
+
 def _of_run(store: Store, path: str, parameters: Mapping[str, str]) -> Response:
     """The report of a run, or what its script asks for: a sample, or the samples with a text."""
     name, _, part = path.partition("/")
@@ -211,7 +223,8 @@ _PAGES: Final[Mapping[str, Callable[[Store, Mapping[str, str]], Response]]] = {
 
 _FORMS: Final[Mapping[str, Callable[[Store, Request, str], Response]]] = {
     "/sql": sql_page,
+    "/sql/cancel": cancel_query,
     "/tags": _tags_page,
-    "/label": handle_label_request,
+    **dict.fromkeys(LABEL_PATHS, handle_label_request),
 }
-"""The pages with forms, and what is below their paths."""
+"""The pages with forms, and what their scripts ask for."""

@@ -6,6 +6,10 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
+import polars as pl
+
+from claimflow.flows.quality.csv_sheets import escape_formula
+from claimflow.flows.report.table_files import encode_table
 from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
 
 _STYLE: Final = asset("claimflow.flows.report", "style.css") + asset(
@@ -27,6 +31,9 @@ def _policy(*directives: str) -> str:
 
 CONTENT_SECURITY_POLICY: Final = _policy()
 """Allows no scripts, no images, only the style sheet of the page, and forms to this server."""
+
+FILES: Final = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+"""The content types of tables that are downloaded, by the values of `as` in an address or form."""
 
 
 REPORT_POLICY: Final = (
@@ -65,7 +72,26 @@ def json_response(value: Any) -> Response:
     return Response(HTTPStatus.OK, json.dumps(value, ensure_ascii=False), headers=headers)
 
 
-_Page = Literal["runs", "trend", "claim", "sql", "label", "label_results", "tags", "error"]
+def file_response(frame: pl.DataFrame, wanted: str, name: str) -> Response:
+    """A table as a file of the kind `wanted`, one of `FILES`; `name` is that of the file.
+
+    No spreadsheet evaluates a cell of the CSV: an apostrophe precedes what may be a formula.
+    """
+    if wanted == "csv":
+        frame = frame.with_columns(
+            pl.col(pl.String, pl.Categorical, pl.Enum)
+            .cast(pl.String)
+            .map_elements(escape_formula, return_dtype=pl.String)
+        ).rename({column: escape_formula(column) for column in frame.columns})
+    headers = {
+        "Content-Type": FILES[wanted],
+        "Content-Disposition": f'attachment; filename="{name}.{wanted}"',
+    }
+    content = encode_table(frame, "csv" if wanted == "csv" else "parquet")
+    return Response(HTTPStatus.OK, content, headers=headers)
+
+
+_Page = Literal["runs", "trend", "claim", "result", "label", "label_results", "tags", "error"]
 
 
 def page(name: _Page, **values: Any) -> str:

@@ -1,8 +1,8 @@
 """The SQL page: queries, their results as table or file, and what there is to ask about."""
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -11,15 +11,22 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 import polars as pl
-from markupsafe import Markup, escape
+from markupsafe import escape
 
 from claimflow.flows.errors import InputError
-from claimflow.flows.report.plots import bar_chart, to_svg
-from claimflow.flows.report.table_files import encode_table
 from claimflow.flows.report.templates import address
-from claimflow.flows.store.query import query
+from claimflow.flows.store.query import Cancellation, query
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.responses import Request, Response, page
+from claimflow.flows.viewer.responses import (
+    FILES,
+    Request,
+    Response,
+    file_response,
+    json_response,
+    page,
+    scripted_page,
+)
+from claimflow.flows.viewer.result_chart import KINDS, ChartChoice, ResultChart, result_chart
 
 QUERY_SECONDS: Final = 30.0
 
@@ -35,52 +42,101 @@ _MAX_QUERIES: Final = 2
 _QUERIES: Final = BoundedSemaphore(_MAX_QUERIES)
 """Queries that run at once; each may take 2 GB of memory and all cores."""
 
-_DEFAULT_QUERY: Final = "SELECT * FROM latest.scores ORDER BY score, sample_id, metric LIMIT 20"
+_RUNNING: Final[dict[str, Cancellation]] = {}
+"""The queries that a reader may cancel, by the names that their pages gave them."""
 
-_FILES: Final = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
-"""The content types of results that are downloaded."""
+_QUERY_NAME: Final = re.compile(r"[0-9a-f]{32}")
+
+_DEFAULT_QUERY: Final = "SELECT * FROM latest.scores ORDER BY score, sample_id, metric LIMIT 20"
 
 
 def sql_page(store: Store, request: Request, token: str) -> Response:
     """The page with a query, its result, or a file with the result.
 
-    A query in the address is shown and not run: another site could have made the link.
+    A query in the address is shown and not run: another site could have made the link. The script
+    of the page asks for the result alone.
     """
     if request.method == "GET":
-        sql = request.query.get("sql", _DEFAULT_QUERY)
-        return Response(HTTPStatus.OK, _page(store, token, sql))
-    sql = request.form.get("sql", "").replace("\r\n", "\n")
+        asked = _Asked.of(request.query)
+        return _page(store, token, asked._replace(sql=asked.sql or _DEFAULT_QUERY))
+    asked = _Asked.of(request.form)
     wanted = request.form.get("as", "table")
     if not _QUERIES.acquire(blocking=False):
         messages = [f"{_MAX_QUERIES} queries are running; try again when one has ended"]
-        status = HTTPStatus.SERVICE_UNAVAILABLE
-        return Response(status, _page(store, token, sql, errors=messages))
+        result = _Result(HTTPStatus.SERVICE_UNAVAILABLE, errors=messages)
+    else:
+        try:
+            with _cancellable(request.form.get("id", "")) as cancellation:
+                result = _answer(store, asked, wanted, cancellation)
+        finally:
+            _QUERIES.release()
+    if result.file is not None:
+        return file_response(result.file, wanted, "claimflow")
+    if request.form.get("part") == "result":
+        return Response(result.status, page("result", **_region(asked, result)))
+    return _page(store, token, asked, result)
+
+
+def cancel_query(store: Store, request: Request, token: str) -> Response:  # noqa: ARG001
+    """End the query that the form names, and say whether it was running."""
+    cancellation = _RUNNING.get(request.form.get("id", ""))
+    if cancellation is not None:
+        cancellation.cancel()
+    return json_response({"cancelled": cancellation is not None})
+
+
+@contextmanager
+def _cancellable(name: str) -> Iterator[Cancellation]:
+    """What cancels the query of this name until the end of the block."""
+    cancellation = Cancellation()
+    known = _QUERY_NAME.fullmatch(name) and _RUNNING.setdefault(name, cancellation) is cancellation
+    try:
+        yield cancellation
+    finally:
+        if known:
+            del _RUNNING[name]
+
+
+class _Asked(NamedTuple):
+    """A query and the choice of its chart, as in the address and the form."""
+
+    sql: str
+    chart: ChartChoice
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "_Asked":
+        chart = ChartChoice(*(fields.get(name, "") for name in ChartChoice._fields))
+        return cls(fields.get("sql", "").replace("\r\n", "\n"), chart)
+
+
+class _Result(NamedTuple):
+    """What became of a query: a table for the page, a table for a file, or errors."""
+
+    status: HTTPStatus
+    table: "_ResultTable | None" = None
+    file: pl.DataFrame | None = None
+    errors: Sequence[str] = ()
+
+
+def _answer(store: Store, asked: _Asked, wanted: str, cancellation: Cancellation) -> _Result:
     try:
         frame = query(
             store,
-            sql,
+            asked.sql,
             seconds=QUERY_SECONDS,
             # One row more than is shown, to know whether there are more.
-            rows=None if wanted in _FILES else _MAX_ROWS + 1,
+            rows=None if wanted in FILES else _MAX_ROWS + 1,
             result_bytes=_MAX_BYTES,
+            cancellation=cancellation,
         )
     except InputError as error:
         messages = [f"{fault.what}; {fault.hint}" for fault in error.faults]
-        return Response(HTTPStatus.BAD_REQUEST, _page(store, token, sql, errors=messages))
-    finally:
-        _QUERIES.release()
-    if wanted in _FILES:
-        return _file(frame, wanted)
-    return Response(HTTPStatus.OK, _page(store, token, sql, table=_result_table(frame)))
-
-
-def _file(frame: pl.DataFrame, wanted: str) -> Response:
-    content = encode_table(frame, "csv" if wanted == "csv" else "parquet")
-    headers = {
-        "Content-Type": _FILES[wanted],
-        "Content-Disposition": f'attachment; filename="claimflow.{wanted}"',
-    }
-    return Response(HTTPStatus.OK, content, headers=headers)
+        # What the reader wanted is no error.
+        status = HTTPStatus.OK if cancellation.asked else HTTPStatus.BAD_REQUEST
+        return _Result(status, errors=messages)
+    if wanted in FILES:
+        return _Result(HTTPStatus.OK, file=frame)
+    return _Result(HTTPStatus.OK, _result_table(frame, asked.chart))
 
 
 class DocumentedQuery(NamedTuple):
@@ -149,32 +205,34 @@ class _ResultTable(NamedTuple):
     numeric: list[bool]
     rows: list[list[_Cell]]
     note: str
-    chart: Markup | None
+    chart: ResultChart | None
 
 
-def _page(
-    store: Store,
-    token: str,
-    sql: str,
-    *,
-    table: _ResultTable | None = None,
-    errors: Sequence[str] = (),
-) -> str:
-    return page(
+def _page(store: Store, token: str, asked: _Asked, result: _Result | None = None) -> Response:
+    result = result or _Result(HTTPStatus.OK)
+    chart = {name: value for name, value in asked.chart._asdict().items() if value}
+    response = scripted_page(
         "sql",
+        "sql.js",
         token=token,
         # Escaped here, so that the template does not replace control characters: it is sent again.
-        sql=escape(sql),
-        here=_link(sql),
-        table=table,
-        errors=errors,
+        sql=escape(asked.sql),
+        here=f"/sql?{urlencode({'sql': asked.sql, **chart})}",
         seconds=QUERY_SECONDS,
         queries=[(one.title, _link(one.sql)) for one in documented_queries()],
         tables=_tables(store),
+        **_region(asked, result),
     )
+    return response._replace(status=result.status)
 
 
-def _result_table(frame: pl.DataFrame) -> _ResultTable:
+def _region(asked: _Asked, result: _Result) -> dict[str, Any]:
+    """The values of the part of the page that a query changes."""
+    chart = asked.chart._asdict()
+    return {"errors": result.errors, "table": result.table, "kinds": KINDS, "asked": chart}
+
+
+def _result_table(frame: pl.DataFrame, choice: ChartChoice) -> _ResultTable:
     """The first rows of a query result; NULL is a dash, long cells end in an ellipsis."""
     rows: list[list[_Cell]] = []
     characters = 0
@@ -186,7 +244,8 @@ def _result_table(frame: pl.DataFrame) -> _ResultTable:
         rows.append(cells)
     note = "" if len(rows) == frame.height else f"The first {len(rows):,} rows; there are more."
     numeric = [dtype.is_numeric() for dtype in frame.dtypes]
-    return _ResultTable(frame.columns, numeric, rows, note, _chart(frame))
+    chart = result_chart(frame.head(_MAX_ROWS), choice)
+    return _ResultTable(frame.columns, numeric, rows, note, chart)
 
 
 def _cell_text(value: object) -> str:
@@ -204,20 +263,3 @@ def _cell_link(name: str, row: Mapping[str, Any]) -> str | None:
     report = f"/run/{quote(run_id, safe='')}"
     sample_id = row["sample_id"] if name == "sample_id" else None
     return f"{report}{address({'sample': sample_id})}" if isinstance(sample_id, str) else report
-
-
-def _chart(frame: pl.DataFrame) -> Markup | None:
-    """The first numbers of a result as bars named by its first texts; None without either."""
-    texts = [name for name, kind in frame.schema.items() if kind in (pl.String, pl.Date)]
-    numbers = [name for name, kind in frame.schema.items() if kind.is_numeric()]
-    if not (texts and numbers and frame.height >= 2):
-        return None
-    rows = frame.select(texts[0], numbers[0]).drop_nulls().head(_BARS)
-    bars = [(str(name), float(value)) for name, value in rows.iter_rows()]
-    if not all(math.isfinite(value) for _, value in bars):
-        return None
-    return Markup(to_svg(bar_chart(bars, label=numbers[0])))  # noqa: S704, escaped where drawn
-
-
-_BARS: Final = 40
-"""Rows in the chart of a result."""
