@@ -453,15 +453,43 @@ def _time_ticks(times: Sequence[datetime]) -> list[tuple[datetime, str]]:
     return [(one, one.isoformat(" ", "seconds")[letters]) for one in ticks]
 
 
+class GateLimit(NamedTuple):
+    """A gate of a run: its rule, its outcome, and the mean at which it would be at its limit."""
+
+    rule: str
+    outcome: str
+    line: float | None
+
+    @property
+    def sign(self) -> str:
+        """The sign that stands beside the colour of an outcome."""
+        return {"pass": "✓", "fail": "✗"}.get(self.outcome, "?")
+
+
+class TrendDetail(NamedTuple):
+    """What a trend may show of a run: where its point leads, a note beside it, and its gates."""
+
+    link: str
+    note: str
+    gates: Sequence[GateLimit]
+
+
 def trend_chart(
-    means: Mapping[str, PastMean], *, label: str = "mean", width: int = 480, height: int = 160
+    means: Mapping[str, PastMean],
+    *,
+    label: str = "mean",
+    width: int = 480,
+    height: int = 160,
+    details: Mapping[str, TrendDetail] | None = None,
 ) -> Chart:
     """The means of runs, by their names on the axis: evenly spaced, each with its interval.
 
     A run without a mean leaves a gap in the line. `label` is the title of the axis, which need
-    not begin at 0; the size is in pixels without axes.
+    not begin at 0; the size is in pixels without axes. `details` are by the names of runs.
     """
+    shown = details or {}
     bounds = [end for one in means.values() for end in (one.mean, one.low, one.high)]
+    bounds += [gate.line for name in means if name in shown for gate in shown[name].gates]
     y, up = _Scale.over(bounds, height, 0, max(2, height // 30))
     apart = width / max(len(means), 1)
     places = {name: apart * (at + 0.5) for at, name in enumerate(means)}
@@ -477,7 +505,11 @@ def trend_chart(
         if one.low is not None and one.high is not None:
             marks.append(_rule(x, y(one.low), x, y(one.high), width=2))
         told = f"{name}: {label} {_with_interval(one.mean, one.low, one.high)}"
-        points.append(_point(x, at, told, area=40))
+        point = _point(x, at, told, area=40)
+        points.append(_linked(point, x, at, shown[name], apart) if name in shown else point)
+    marks += _gate_lines(
+        [(places[name], shown[name].gates) for name in means if name in shown], y, apart
+    )
     if line:
         marks.append(_element("path", d=line, fill="none", stroke=MARK, stroke_width=2))
     # Every second name, or fewer, where they would overlap.
@@ -486,6 +518,37 @@ def trend_chart(
     about = f"{label} over the runs, with 95 % intervals; runs: {len(means):,}"
     across = Axis(None, names, grid=False, slanted=True)
     return Chart(about, width, height, across, Axis(label, up), [*marks, *points])
+
+
+def _linked(point: str, x: float, y: float, detail: TrendDetail, apart: float) -> str:
+    """A point that leads to its run, with its note beside it."""
+    # A point is too small for a finger.
+    around = _element("circle", cx=x, cy=y, r=12.0, fill="transparent")
+    link = f"<a href={quoteattr(detail.link)}>{around}{point}</a>"
+    # Notes of runs that stand close are above and below in turn.
+    below = apart < 24 and int(x / apart) % 2
+    return link + (
+        _text(detail.note, x + 6, y + (15 if below else -7), "start") if detail.note else ""
+    )
+
+
+def _gate_lines(
+    runs: Sequence[tuple[float, Sequence[GateLimit]]], y: _Scale, apart: float
+) -> Iterator[str]:
+    """The limits of gates at their runs, with signs of the outcomes, and each rule named once."""
+    named = set()
+    for x, gates in runs:
+        for gate in gates:
+            if gate.line is None:
+                continue
+            at = y(gate.line)
+            yield _dashed(x - apart / 2, at, x + apart / 2, at)
+            # Where runs are too close for every sign, what did not pass is marked.
+            if apart >= 14 or gate.outcome != "pass":
+                yield _text(gate.sign, x + apart / 2 - 3, at - 4, "end")
+            if gate.rule not in named:
+                yield _text(gate.rule, x - apart / 2 + 4, at + 12, "start")
+            named.add(gate.rule)
 
 
 def metric_chart(
@@ -525,9 +588,12 @@ def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:
     return to_svg(trend_chart(_by_start(past), label=metric, width=240, height=44))
 
 
-def long_trend_svg(past: Sequence[PastMean], metric: str) -> str:
-    """As `trend_svg`, as wide as a page."""
-    return to_svg(trend_chart(_by_start(past), label=metric, width=900, height=240))
+def long_trend_svg(
+    past: Sequence[PastMean], metric: str, details: Mapping[str, TrendDetail]
+) -> str:
+    """As `trend_svg`, as wide as a page; `details` are by the ids of runs."""
+    named = {name: details[one.run_id] for name, one in _by_start(past).items()}
+    return to_svg(trend_chart(_by_start(past), label=metric, width=900, height=240, details=named))
 
 
 def sparkline_svg(past: Sequence[PastMean], metric: str) -> str | None:

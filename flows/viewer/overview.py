@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import polars as pl
 from markupsafe import Markup
@@ -10,7 +11,12 @@ from markupsafe import Markup
 from claimflow.flows.quality.claim_changes import Provenance, step_changes, step_provenance
 from claimflow.flows.report.comparison_text import step_change_text
 from claimflow.flows.report.formatting import escape_controls
-from claimflow.flows.report.plots import long_trend_svg, sparkline_svg
+from claimflow.flows.report.plots import (
+    GateLimit,
+    TrendDetail,
+    long_trend_svg,
+    sparkline_svg,
+)
 from claimflow.flows.report.run_document import PastMean, with_names
 from claimflow.flows.report.samples import matching_sample
 from claimflow.flows.store.arrow import read_table
@@ -67,37 +73,65 @@ class PipelineRuns(NamedTuple):
     left_out: int
 
 
+class RunFilter(NamedTuple):
+    """Which runs are listed; an empty text lets every run through.
+
+    `text` is contained in id, tags, status or reason.
+    """
+
+    pipeline: str = ""
+    text: str = ""
+    status: str = ""
+    tag: str = ""
+
+    def of(self, runs: pl.DataFrame) -> pl.DataFrame:
+        """The runs of `all_runs` that the filter lets through."""
+        if self.pipeline:
+            runs = runs.filter(pl.col("pipeline") == self.pipeline)
+        if self.status:
+            runs = runs.filter(pl.col("status") == self.status)
+        if self.tag:
+            runs = runs.filter(pl.col("tags").str.split(", ").list.contains(self.tag))
+        if self.text:
+            words = pl.concat_str(
+                "run_id", "tags", "status", "reason", separator=" ", ignore_nulls=True
+            )
+            text = self.text.lower()
+            runs = runs.filter(words.str.to_lowercase().str.contains(text, literal=True))
+        return runs
+
+
+class FilterChoices(NamedTuple):
+    """The values that the runs of a store can be filtered by."""
+
+    pipelines: list[str]
+    statuses: list[str]
+    tags: list[str]
+
+
+def filter_choices(store: Store) -> FilterChoices:
+    """The pipelines, statuses and tags of all runs."""
+    runs = all_runs(store)
+    tags = runs["tags"].drop_nulls().str.split(", ").explode()
+    return FilterChoices(
+        *(one.unique().sort().to_list() for one in (runs["pipeline"], runs["status"], tags))
+    )
+
+
 def pipelines(
-    store: Store, *, pipeline: str = "", text: str = "", sort: str = "-started", every: bool = False
+    store: Store,
+    wanted: RunFilter = RunFilter(),  # noqa: B008, it is immutable
+    *,
+    sort: str = "-started",
+    every: bool = False,
 ) -> list[PipelineRuns]:
     """The pipelines of a store, that with the newest run first, with their runs.
 
-    `pipeline` chooses one, `text` the runs whose id, tags, status or reason contain it; `sort` is
-    one of `SORTS`, behind a minus for the largest first.
+    `sort` is one of `SORTS`, behind a minus for the largest first.
     """
-    runs = all_runs(store)
-    if pipeline:
-        runs = runs.filter(pl.col("pipeline") == pipeline)
-    if text:
-        words = pl.concat_str(
-            "run_id", "tags", "status", "reason", separator=" ", ignore_nulls=True
-        )
-        runs = runs.filter(words.str.to_lowercase().str.contains(text.lower(), literal=True))
+    runs = wanted.of(all_runs(store))
     chosen = runs if every else runs.group_by("pipeline", maintain_order=True).head(SHOWN)
-    ids = chosen["run_id"].to_list()
-    means = _means(store, ids)
-    rows = (
-        chosen.join(_details(store, ids), on="run_id", how="left", maintain_order="left")
-        .with_columns(
-            seconds=(pl.col("ended_at") - pl.col("started_at")).dt.total_milliseconds() / 1000
-        )
-        .sort(
-            SORTS.get(sort.lstrip("-"), "started_at"),
-            descending=sort.startswith("-"),
-            nulls_last=True,
-            maintain_order=True,
-        )
-    )
+    rows, means = _with_details(store, chosen, sort)
     counts = dict(runs.group_by("pipeline").len().iter_rows())
     return [
         _pipeline(
@@ -109,6 +143,49 @@ def pipelines(
         )
         for name in chosen["pipeline"].unique(maintain_order=True)
     ]
+
+
+def _with_details(store: Store, runs: pl.DataFrame, sort: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Runs with what a row shows of them, sorted, and their means."""
+    ids = runs["run_id"].to_list()
+    rows = (
+        runs.join(_details(store, ids), on="run_id", how="left", maintain_order="left")
+        .with_columns(
+            seconds=(pl.col("ended_at") - pl.col("started_at")).dt.total_milliseconds() / 1000
+        )
+        .sort(
+            SORTS.get(sort.lstrip("-"), "started_at"),
+            descending=sort.startswith("-"),
+            nulls_last=True,
+            maintain_order=True,
+        )
+    )
+    return rows, _means(store, ids)
+
+
+def runs_table(store: Store, wanted: RunFilter, *, sort: str = "-started") -> pl.DataFrame:
+    """The rows of `pipelines`, of all runs that the filter lets through, with a column per mean."""
+    runs = wanted.of(all_runs(store))
+    rows, means = _with_details(store, runs, sort)
+    order = {name: at for at, name in enumerate(runs["pipeline"].unique(maintain_order=True))}
+    place = pl.col("pipeline").replace_strict(order, return_dtype=pl.Int64)
+    table = rows.sort(place, maintain_order=True).select(
+        *("pipeline", "run_id", "tags", "started_at", "seconds", "status", "partial", "reason"),
+        samples="sample_count",
+        gates_passed="passed",
+        gates_failed="not_passed",
+        gates_open="open",
+        failed_rows="failures",
+        calls="calls",
+        priced_calls="priced",
+        tokens="tokens",
+        usd="cost",
+    )
+    if means.is_empty():
+        return table
+    beside = means.select("run_id", "mean", name=pl.lit("mean ") + pl.col("name"))
+    wide = beside.pivot("name", index="run_id", values="mean", aggregate_function="first")
+    return table.join(wide, on="run_id", how="left", maintain_order="left")
 
 
 def _pipeline(
@@ -204,12 +281,14 @@ class TrendRow(NamedTuple):
     high: float | None
     n_scored: int
     n: int
-    gate: str | None
+    gates: list[GateLimit]
     changed: list[str]
 
 
-def trend(store: Store, pipeline: str, scores: str, metric: str) -> tuple[Markup, list[TrendRow]]:
-    """The means of a metric over the newest whole runs of a pipeline: a plot, and rows.
+def trend(
+    store: Store, pipeline: str, scores: str, metric: str, *, every: bool = False
+) -> list[TrendRow]:
+    """The means of a metric over the newest whole runs of a pipeline, or `every` one of them.
 
     The newest row comes first. No rows where there is no such pipeline or metric.
     """
@@ -220,16 +299,30 @@ def trend(store: Store, pipeline: str, scores: str, metric: str) -> tuple[Markup
             pipeline=pipeline,
             scores=scores,
             metric=metric,
-            most=_LONG_TREND,
+            most=None if every else _LONG_TREND,
         )
         made = {run_id: step_provenance(connection, run_id) for run_id in found["run_id"]}
     rows: list[TrendRow] = []
     for row in found.iter_rows(named=True):
         before = made[rows[-1].run_id] if rows else {}
-        rows.append(TrendRow(**row, changed=_changed(before, made[row["run_id"]])))
-    past = [_past_mean(row._asdict()) for row in rows]
-    drawn = long_trend_svg(past, metric)
-    return Markup(drawn), rows[::-1]  # noqa: S704, escaped where it is drawn
+        gates = [GateLimit(**one) for one in row.pop("gates") or []]
+        changed = _changed(before, made[row["run_id"]])
+        rows.append(TrendRow(**row, gates=gates, changed=changed))
+    return rows[::-1]
+
+
+def trend_plot(rows: Sequence[TrendRow], metric: str) -> Markup:
+    """The plot of the rows of `trend`: points lead to their runs, and show what changed there."""
+    past = [_past_mean(row._asdict()) for row in reversed(rows)]
+    details = {
+        row.run_id: TrendDetail(
+            link=f"/run/{quote(row.run_id, safe='')}",
+            note=str(number) if row.changed else "",
+            gates=row.gates,
+        )
+        for number, row in enumerate(rows, 1)
+    }
+    return Markup(long_trend_svg(past, metric, details))  # noqa: S704, escaped where it is drawn
 
 
 class ClaimRow(NamedTuple):
@@ -248,16 +341,23 @@ class ClaimRow(NamedTuple):
     changed: list[str]
 
 
-def claim_history(store: Store, run_id: str, sample_id: str, claim: str) -> list[ClaimRow]:
+def claim_history(
+    store: Store, run_id: str, sample_id: str, claim: str, *, every: bool = False
+) -> list[ClaimRow]:
     """The verdicts on a claim in the newest runs of the pipeline of a run, the newest first.
 
+    With `every`, in all of its runs.
     Over several passages, an entailed one decides, else a contradicted one. Control characters of
     `sample_id` and `claim` may be replaced, as in reports.
     """
     named = matching_sample(store, run_id, sample_id)
     with store.reading() as connection:
         found = read_table(
-            connection, _HISTORY, run=run_id, sample=named or sample_id, most=_LONG_TREND
+            connection,
+            _HISTORY,
+            run=run_id,
+            sample=named or sample_id,
+            most=None if every else _LONG_TREND,
         )
         found = found.filter(
             pl.col("claim").map_elements(escape_controls, return_dtype=pl.String)
@@ -283,13 +383,6 @@ def _changed(before: dict[str, Provenance], now: dict[str, Provenance]) -> list[
         for one in step_changes(before, now)
         if one.causes or one.edits or (one.step == "samples" and not one.same)
     ]
-
-
-def pipeline_names(store: Store) -> list[str]:
-    """The names of all pipelines that have runs."""
-    with store.reading() as connection:
-        found = connection.execute("SELECT DISTINCT pipeline FROM audit.runs ORDER BY pipeline")
-        return [name for (name,) in found.fetchall()]
 
 
 _MEANS: Final = """
@@ -333,10 +426,19 @@ WITH newest AS (
   SELECT run_id, started_at FROM audit.whole_runs WHERE pipeline = $pipeline
   ORDER BY started_at DESC, run_id DESC LIMIT $most
 )
-SELECT run_id, started_at, mean, low, high, n_scored, n, gate
+SELECT run_id, started_at, mean, low, high, n_scored, n, gates
 FROM summaries JOIN newest USING (run_id)
-LEFT JOIN (SELECT run_id, string_agg(rule || ': ' || outcome, '; ' ORDER BY rule) AS gate
-           FROM audit.gates WHERE metric IN ($metric, $scores || '.' || $metric)
+-- A limit of a difference is drawn where the mean would have it: off the mean by what is missing.
+LEFT JOIN (SELECT run_id,
+                  list({rule: rule, outcome: outcome, line: CASE
+                    WHEN regexp_matches(rule, '^(min|max) ') THEN line
+                    WHEN starts_with(rule, 'no worse') THEN of_run.mean - value + line
+                  END} ORDER BY rule) AS gates
+           FROM audit.gates JOIN (
+             SELECT run_id, mean FROM summaries
+             WHERE slice_field IS NULL AND scores = $scores AND summaries.metric = $metric
+           ) AS of_run USING (run_id)
+           WHERE metric IN ($metric, $scores || '.' || $metric)
            GROUP BY run_id) USING (run_id)
 WHERE slice_field IS NULL AND scores = $scores AND metric = $metric
 ORDER BY started_at, run_id

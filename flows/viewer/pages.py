@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode
 
 import polars as pl
@@ -27,16 +27,21 @@ from claimflow.flows.viewer.labelling import (
 )
 from claimflow.flows.viewer.overview import (
     SORTS,
+    RunFilter,
     claim_history,
-    pipeline_names,
+    filter_choices,
     pipelines,
+    runs_table,
     trend,
+    trend_plot,
 )
 from claimflow.flows.viewer.responses import (
+    FILES,
     REPORT_POLICY,
     Request,
     Response,
     error_response,
+    file_response,
     json_response,
     page,
 )
@@ -67,25 +72,23 @@ def handle_request(store: Store, request: Request, *, token: str) -> Response:
 
 def _runs_page(store: Store, query: Mapping[str, str]) -> Response:
     """The runs by pipeline, with the means of the newest and their change."""
-    chosen = {name: query.get(name, "") for name in ("pipeline", "text", "sort", "all")}
+    wanted = RunFilter(*(query.get(name, "") for name in RunFilter._fields))
+    chosen = wanted._asdict() | {name: query.get(name, "") for name in ("sort", "all")}
     sort = chosen["sort"] if chosen["sort"].lstrip("-") in SORTS else "-started"
+    if query.get("as") in FILES:
+        return file_response(runs_table(store, wanted, sort=sort), query["as"], "runs")
 
     def link(**changes: str) -> str:
         kept = {name: value for name, value in (chosen | changes).items() if value}
         return f"/?{urlencode(kept)}"
 
-    found = pipelines(
-        store,
-        pipeline=chosen["pipeline"],
-        text=chosen["text"],
-        sort=sort,
-        every=bool(chosen["all"]),
-    )
+    found = pipelines(store, wanted, sort=sort, every=bool(chosen["all"]))
     going = sum(run["status"] == "running" for one in found for run in one.runs)
     body = page(
         "runs",
         pipelines=found,
-        names=pipeline_names(store),
+        choices=filter_choices(store),
+        filtered=any(wanted),
         chosen=chosen,
         sort=sort,
         # A click sorts by the largest first, the next one by the smallest.
@@ -144,21 +147,53 @@ def _trend_link(pipeline: str, scores: str, metric: str) -> str:
 
 def _trend_page(store: Store, query: Mapping[str, str]) -> Response:
     pipeline, scores, metric = (query.get(name, "") for name in ("pipeline", "scores", "metric"))
-    plot, rows = trend(store, pipeline, scores, metric)
+    wanted = query.get("as", "")
+    rows = trend(store, pipeline, scores, metric, every=wanted in FILES)
     if not rows:
         message = f"no whole run of {pipeline!r} has a mean of {metric!r}"
         return error_response(HTTPStatus.NOT_FOUND, message)
-    body = page("trend", pipeline=pipeline, metric=metric, plot=plot, rows=rows)
+    if wanted in FILES:
+        table = pl.DataFrame([_flat(row._asdict()) for row in rows], infer_schema_length=None)
+        return file_response(table, wanted, "trend")
+    body = page(
+        "trend",
+        pipeline=pipeline,
+        metric=metric,
+        plot=trend_plot(rows, metric),
+        rows=rows,
+        here=_here("/trend", query),
+    )
     return Response(HTTPStatus.OK, body)
 
 
 def _claim_page(store: Store, query: Mapping[str, str]) -> Response:
     run, sample_id, claim = (query.get(name, "") for name in ("run", "sample", "claim"))
-    rows = claim_history(store, chosen_run(store, run), sample_id, claim)
+    wanted = query.get("as", "")
+    rows = claim_history(store, chosen_run(store, run), sample_id, claim, every=wanted in FILES)
     if not rows:
         message = f"no run has a verdict on the claim {claim!r} of the sample {sample_id!r}"
         return error_response(HTTPStatus.NOT_FOUND, message)
-    return Response(HTTPStatus.OK, page("claim", sample_id=sample_id, claim=claim, rows=rows))
+    if wanted in FILES:
+        table = pl.DataFrame([_flat(row._asdict()) for row in rows], infer_schema_length=None)
+        return file_response(table, wanted, "claim")
+    here = _here("/claim", query)
+    body = page("claim", sample_id=sample_id, claim=claim, rows=rows, here=here)
+    return Response(HTTPStatus.OK, body)
+
+
+def _here(path: str, query: Mapping[str, str]) -> str:
+    """The address of a page, to which the link of a file adds `&as=`."""
+    return f"{path}?{urlencode(query)}"
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a file: lists are one text."""
+    gates = [f"{one.rule}: {one.outcome}" for one in row.get("gates", ())]
+    lists = {"gates": gates} if "gates" in row else {}
+    texts = {
+        name: "; ".join(value) for name, value in (lists | {"changed": row["changed"]}).items()
+    }
+    return {**row, **texts}
 
 
 def _compare(store: Store, query: Mapping[str, str]) -> Response:

@@ -118,6 +118,9 @@ def test_an_answer_takes_the_place_of_the_one_before(page: Page) -> None:
 def test_a_chart_is_chosen_and_stays_in_the_address(page: Page) -> None:
     answered(page, SCORES)
     page.locator("summary", has_text="Chart").click()
+    answered(page, SCORES)
+    expect(page.get_by_role("group", name="Chart").locator("rect")).to_have_count(2)
+    expect(page.get_by_role("group", name="Chart")).to_be_visible()
     page.get_by_label("Kind").select_option("points")
     page.get_by_role("button", name="Draw").click()
     expect(page.locator("#result circle")).to_have_count(2)

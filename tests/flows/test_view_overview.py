@@ -1,11 +1,14 @@
 """The list of runs and the page of a metric in `claimflow view`."""
 
+import csv
+import io
 import re
 from collections.abc import Iterator
 from html import unescape
 from typing import Any
 from urllib.parse import urlencode
 
+import polars as pl
 import pytest
 
 from claimflow.flows.report.formatting import escape_controls, format_duration
@@ -13,7 +16,16 @@ from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.overview import SHOWN, claim_history, pipelines, trend
+from claimflow.flows.viewer.overview import (
+    SHOWN,
+    RunFilter,
+    claim_history,
+    filter_choices,
+    pipelines,
+    runs_table,
+    trend,
+    trend_plot,
+)
 from claimflow.stages.rows import Score, content_key
 from claimflow.stages.tables import build
 from tests.flows.recorded_runs import Table, claims, put_run, samples, scores, verdicts
@@ -87,13 +99,13 @@ def test_a_change_within_the_intervals_is_not_called_better_or_worse(tmp_path: A
 
 def test_runs_are_filtered_and_sorted(nights: tuple[Store, list[str]]) -> None:
     store, made = nights
-    assert [one.name for one in pipelines(store, pipeline="nightly")] == ["nightly"]
-    (tagged,) = pipelines(store, text="MAIN")
+    assert [one.name for one in pipelines(store, RunFilter("nightly"))] == ["nightly"]
+    (tagged,) = pipelines(store, RunFilter(text="MAIN"))
     assert [run["run_id"] for run in tagged.runs] == made[:1]
-    assert pipelines(store, text="no such thing") == []
-    (oldest,) = pipelines(store, pipeline="nightly", sort="started")
+    assert pipelines(store, RunFilter(text="no such thing")) == []
+    (oldest,) = pipelines(store, RunFilter("nightly"), sort="started")
     assert [run["run_id"] for run in oldest.runs] == made
-    (other,) = pipelines(store, pipeline="nightly", sort="nonsense; DROP TABLE runs")
+    (other,) = pipelines(store, RunFilter("nightly"), sort="nonsense; DROP TABLE runs")
     assert len(other.runs) == 3
 
 
@@ -109,14 +121,103 @@ def test_only_the_newest_runs_are_listed_unless_all_are_asked_for(tmp_path: Any)
 
 def test_a_metric_over_the_runs_says_what_changed(nights: tuple[Store, list[str]]) -> None:
     store, made = nights
-    plot, rows = trend(store, "nightly", "faithfulness", "faithfulness")
-    assert plot.startswith("<svg")
+    rows = trend(store, "nightly", "faithfulness", "faithfulness")
+    assert trend_plot(rows, "faithfulness").startswith("<svg")
     assert [row.run_id for row in rows] == made[::-1]
     assert [row.mean for row in rows] == [0.5, 0.72, 0.7]
     assert rows[0].changed == ["samples: others", "summary: settings (resamples)"]
     assert rows[1].changed == ["samples: others"]
     assert rows[2].changed == []
-    assert trend(store, "nightly", "faithfulness", "no such metric")[1] == []
+    assert trend(store, "nightly", "faithfulness", "no such metric") == []
+
+
+def test_runs_are_filtered_by_status_and_tag(
+    client: Client, nights: tuple[Store, list[str]]
+) -> None:
+    store, made = nights
+    ((run,),) = [one.runs for one in pipelines(store, RunFilter(tag="main"))]
+    assert run["run_id"] == made[0]
+    assert pipelines(store, RunFilter(tag="mai")) == []
+    assert sum(len(one.runs) for one in pipelines(store, RunFilter(status="done"))) == 4
+    assert pipelines(store, RunFilter(status="failed")) == []
+    choices = filter_choices(store)
+    assert (choices.statuses, choices.tags) == (["done"], ["main"])
+    _, page, _ = client.ask("/?tag=main&status=done")
+    assert '<option value="main" selected>main</option>' in page
+    assert f'href="/run/{made[0]}"' in page
+    assert f'href="/run/{made[1]}"' not in page
+    assert "No run matches." in client.ask("/?status=failed")[1]
+
+
+def test_the_list_of_runs_is_downloaded_as_it_is_shown(
+    client: Client, nights: tuple[Store, list[str]]
+) -> None:
+    _, made = nights
+    _, page, _ = client.ask("/?pipeline=nightly&sort=started&status=done")
+    (link,) = re.findall(r'href="(/[^"]*as=csv)"', page)
+    status, text, headers = client.ask(unescape(link))
+    assert (status, headers["Content-Type"]) == (200, "text/csv; charset=utf-8")
+    assert headers["Content-Disposition"] == 'attachment; filename="runs.csv"'
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["run_id"] for row in rows] == made
+    assert [float(row["mean faithfulness"]) for row in rows] == [0.7, 0.72, 0.5]
+    assert rows[0]["tags"] == "main"
+    assert len(client.ask("/?as=csv")[1].splitlines()) == 5
+    assert client.ask("/?as=csv&status=failed")[1].count("\n") == 1
+    content = client.content("/?as=parquet")
+    assert pl.read_parquet(io.BytesIO(content)).height == 4
+
+
+def test_a_download_of_runs_has_those_that_the_list_leaves_out(tmp_path: Any) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    for _ in range(SHOWN + 2):
+        put_run(store, {"samples": samples(["a"])})
+    assert runs_table(store, RunFilter()).height == SHOWN + 2
+
+
+def test_a_trend_and_a_claim_are_downloaded(
+    client: Client, nights: tuple[Store, list[str]]
+) -> None:
+    _, made = nights
+    names = {"pipeline": "nightly", "scores": "faithfulness", "metric": "faithfulness"}
+    _, page, _ = client.ask(f"/trend?{urlencode(names)}")
+    link, other = re.findall(r'href="(/trend[^"]*as=\w+)"', page)
+    rows = list(csv.DictReader(io.StringIO(client.ask(unescape(link))[1])))
+    assert [row["run_id"] for row in rows] == made[::-1]
+    assert rows[0]["changed"] == "samples: others; summary: settings (resamples)"
+    table = pl.read_parquet(io.BytesIO(client.content(unescape(other))))
+    assert table["mean"].to_list() == [0.5, 0.72, 0.7]
+
+
+def test_the_plot_of_a_metric_shows_gates_and_changes_and_leads_to_runs(tmp_path: Any) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    made = [put_night(store, mean, resamples=n) for mean, n in ((0.7, 1), (0.5, 1))]
+    add_tag(store, made[0], "main")
+    with store.writing() as connection:
+        for run, rule, value, line, outcome in (
+            (made[0], "min 0.6", 0.7, 0.6, "pass"),
+            (made[1], "min 0.6", 0.5, 0.6, "fail"),
+            (made[1], "no worse than main by 0.02", -0.2, -0.02, "fail"),
+        ):
+            connection.execute(
+                "INSERT INTO audit.gates (run_id, metric, rule, value, line, outcome, reason) "
+                "VALUES (?, 'faithfulness', ?, ?, ?, ?, '')",
+                [run, rule, value, line, outcome],
+            )
+    rows = trend(store, "nightly", "faithfulness", "faithfulness")
+    assert [[gate.line for gate in row.gates] for row in rows] == [
+        [0.6, pytest.approx(0.68)],
+        [0.6],
+    ]
+    plot = str(trend_plot(rows, "faithfulness"))
+    assert re.findall(r'<a href="([^"]+)">', plot) == [f"/run/{one}" for one in made]
+    assert plot.count("stroke-dasharray") == 3
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", plot)
+    assert [words.count(word) for word in ("✓", "✗", "min 0.6", "1", "2")] == [1, 2, 1, 1, 0]
+    names = {"pipeline": "nightly", "scores": "faithfulness", "metric": "faithfulness"}
+    with serving(store) as view:
+        page = Client(view).ask(f"/trend?{urlencode(names)}")[1]
+    assert '<span class="outcome fail">✗ fail</span> min 0.6' in page
 
 
 def test_the_pages_lead_to_each_other(client: Client, nights: tuple[Store, list[str]]) -> None:
@@ -188,12 +289,15 @@ def test_a_claim_has_its_verdicts_over_the_runs(tmp_path: Any) -> None:
         client = Client(view)
         names = {"run": made[2], "sample": hostile, "claim": hostile}
         status, page, _ = client.ask(f"/claim?{urlencode(names)}")
+        text = client.ask(f"/claim?{urlencode(names)}&as=csv")[1]
         lost = [client.ask(path)[0] for path in ("/claim", "/claim?run=latest&claim=x")]
     assert status == 200
     assert "flipped" in page
     assert "judged: prompt" in page
     assert "<script" not in page
     assert lost == [404, 404]
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert [row["verdict"] for row in table] == ["contradicted", "entailed", "entailed"]
 
 
 def test_a_run_in_progress_shows_how_far_it_is(tmp_path: Any) -> None:

@@ -2,7 +2,7 @@
 
 import http.client
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
@@ -55,6 +55,16 @@ class Client:
         self, path: str, *, method: str = "GET", body: str | None = None, **headers: str | None
     ) -> tuple[int, str, http.client.HTTPMessage]:
         """Status, text and headers; a header of None is left out."""
+        status, content, answered = self._ask(path, method, body, headers)
+        return status, content.decode(), answered
+
+    def content(self, path: str) -> bytes:
+        """The bytes of a file."""
+        return self._ask(path, "GET", None, {})[1]
+
+    def _ask(
+        self, path: str, method: str, body: str | None, headers: Mapping[str, str | None]
+    ) -> tuple[int, bytes, http.client.HTTPMessage]:
         connection = http.client.HTTPConnection("127.0.0.1", self.view.server_port, timeout=120)
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
@@ -70,9 +80,9 @@ class Client:
                 connection.putheader(name, value)
         connection.endheaders(body.encode() if body else None)
         answer = connection.getresponse()
-        text = answer.read().decode()
+        content = answer.read()
         connection.close()
-        return answer.status, text, answer.headers
+        return answer.status, content, answer.headers
 
     def sql(self, query: str, **headers: str | None) -> tuple[int, str]:
         body = urlencode({"token": self.view.token, "sql": query})
