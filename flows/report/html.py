@@ -4,7 +4,7 @@ import base64
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +36,9 @@ from claimflow.flows.report.samples import (
     ranked_samples,
     traced_samples,
 )
+from claimflow.flows.report.slice_tables import NOTE as SLICE_NOTE
+from claimflow.flows.report.slice_tables import SIGNS as SLICE_SIGNS
+from claimflow.flows.report.slice_tables import slice_tables
 from claimflow.flows.report.templates import render_page
 from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.store import Store
@@ -82,7 +85,13 @@ def html_report(
             sample_entries(run.store, run.run_id, ranked, comparison), most=_MAX_PAYLOAD
         )
     )
-    metrics = list(_metrics(run))
+    with run.store.reading() as connection:
+        lower = metric_kinds(connection, run.run_id).lower
+    metrics = list(_metrics(run, lower))
+    # The worst samples of a metric come first.
+    sorts = defaultdict(
+        lambda: "score", {one["name"]: "-score" if one["lower"] else "score" for one in metrics}
+    )
     facts = {
         "head": run.head,
         "viewer": viewer,
@@ -91,11 +100,10 @@ def html_report(
         "partial": run.partial_line,
         "no_means": run.no_means,
         "metrics": metrics,
-        # The worst samples of a metric come first.
-        "sorts": defaultdict(
-            str, {one["name"]: "-score" if one["lower"] else "score" for one in metrics}
-        ),
-        "slices": _slices(run),
+        "sorts": sorts,
+        "slices": list(slice_tables(run.slices, run.means, frozenset(lower))),
+        "slice_note": SLICE_NOTE,
+        "slice_signs": SLICE_SIGNS,
         "untaught": run.untaught_line,
         "gate_columns": GATE_COLUMNS,
         "gates": [(one.metric, one.outcome, gate_cells(one)) for one in run.gates],
@@ -109,7 +117,7 @@ def html_report(
         "shown": _sample_note(payload, run.samples, compared=comparison is not None, viewer=viewer),
         "comparison": _comparison(comparison) if comparison else None,
     }
-    scripts = ["texts.js", "sample.js", "list.js"]
+    scripts = ["texts.js", "tables.js", "sample.js", "list.js"]
     directives = ["img-src data:", *(["connect-src 'self'"] if viewer else [])]
     return render_page("page.html.j2", facts, *directives, style="style.css", scripts=scripts)
 
@@ -158,10 +166,8 @@ def _sample_note(payload: "Payload", every: int, *, compared: bool, viewer: bool
     )
 
 
-def _metrics(run: RunDocument) -> Iterator[dict[str, Any]]:
+def _metrics(run: RunDocument, lower: Collection[str]) -> Iterator[dict[str, Any]]:
     """Every mean over all samples, with its plots."""
-    with run.store.reading() as connection:
-        lower = metric_kinds(connection, run.run_id).lower
     for row in run.means:
         metric = StepMetric(row["scores"], row["metric"])
         values = scored_values(run.store, run.run_id, metric)
@@ -170,14 +176,6 @@ def _metrics(run: RunDocument) -> Iterator[dict[str, Any]]:
             "distribution": _svg(distribution_svg(values, metric.metric)),
             "trend": _svg(trend_svg(run.past.get(metric, []), metric.metric)),
         }
-
-
-def _slices(run: RunDocument) -> dict[str, list[dict[str, Any]]]:
-    """By metadata field: a row for each value and metric."""
-    by_field: dict[str, list[dict[str, Any]]] = {}
-    for row in run.slices:
-        by_field.setdefault(row["slice_field"], []).append(row)
-    return by_field
 
 
 def _judge_lines(run: RunDocument) -> Iterator[JudgeLine]:

@@ -123,16 +123,6 @@ function tests(value, scoreOf, found) {
   return Object.keys(wants).filter(value).map((name) => (row) => wants[name](row, value(name)));
 }
 
-// Rows sorted by the values of `get`; rows without a value come last.
-function sorted(rows, get, down) {
-  const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
-  return [...rows].sort((one, other) => {
-    const [a, b] = [get(one), get(other)];
-    if (a === null || b === null) return (a === null) - (b === null) || one.rank - other.rank;
-    return (down ? order(b, a) : order(a, b)) || one.rank - other.rank;
-  });
-}
-
 function explore(packed) {
   const { against, run } = byId("packed").dataset;
   const rows = packed.map(run ? rowFrom : rowOf);
@@ -160,9 +150,7 @@ function explore(packed) {
   function head([, named, get, aloud], number) {
     const name = get === scoreOf ? value("metric") || named : named;
     const order = state.sort === number ? (state.down ? "descending" : "ascending") : "none";
-    const arrow = { descending: " ▼", ascending: " ▲", none: "" }[order];
-    return node("th", { scope: "col", "aria-sort": order, class: number > 1 ? "number" : null },
-      node("button", { type: "button", "aria-label": `sort by ${aloud || name}`, title: aloud || name, click: () => sortBy(number) }, name + arrow));
+    return sortHeader(name, { order, number: number > 1, aloud: aloud || name, click: () => sortBy(number) });
   }
   function line(row) {
     const { asked } = row;

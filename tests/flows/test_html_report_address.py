@@ -124,7 +124,7 @@ def test_hostile_names_travel_in_the_address_as_text(page: Page, address: str) -
 LINKS = [
     ("metrics", "precision", {"metric": "precision", "sort": "score"}, 5),
     ("comparison", "precision", {"metric": "precision", "sort": "difference"}, 5),
-    ("slices", "Paris", {"metric": "precision", "sort": "score", "slice": '["topic","Paris"]'}, 2),
+    ("slices", "Paris", {"sort": "score", "slice": '["topic","Paris"]'}, 2),
     ("cost", "timeout", {"failure": "timeout"}, 1),
 ]
 

@@ -93,7 +93,8 @@ def test_the_first_part_has_means_plots_slices_cost_and_failures(alone: Seen) ->
     assert "judge any/<model>: 3 calls, 360 tokens, 0.0015 USD" in cost
     assert "in_reference\ttimeout\t1\t" in cost
     slices = page.locator("section[aria-labelledby=slices] details", has_text="By topic")
-    slices.locator("summary").click()
+    for summary in slices.locator("summary").all():
+        summary.click()
     assert "Paris\tprecision\t0.000\t-0.100 to 0.100\t3 of 5" in slices.inner_text()
 
 
