@@ -5,6 +5,7 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -39,7 +40,7 @@ from claimflow.flows.report.samples import (
 from claimflow.flows.report.slice_tables import NOTE as SLICE_NOTE
 from claimflow.flows.report.slice_tables import SIGNS as SLICE_SIGNS
 from claimflow.flows.report.slice_tables import slice_tables
-from claimflow.flows.report.templates import render_page
+from claimflow.flows.report.templates import address, render_page
 from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.store import Store
 
@@ -173,9 +174,17 @@ def _metrics(run: RunDocument, lower: Collection[str]) -> Iterator[dict[str, Any
         values = scored_values(run.store, run.run_id, metric)
         yield row | {
             "lower": metric.metric in lower,
-            "distribution": _svg(distribution_svg(values, metric.metric)),
+            "distribution": _svg(
+                distribution_svg(values, metric.metric, partial(_scores_between, row["name"]))
+            ),
             "trend": _svg(trend_svg(run.past.get(metric, []), metric.metric)),
         }
+
+
+def _scores_between(metric: str, low: float, high: float) -> str:
+    """The address of the samples with a score from `low` to `high`, as rounded in the page."""
+    bounds = {"from": str(round(low, _DIGITS)), "to": str(round(high, _DIGITS))}
+    return address({"metric": metric, **bounds, "sort": "score"})
 
 
 def _judge_lines(run: RunDocument) -> Iterator[JudgeLine]:

@@ -1,7 +1,7 @@
 """Charts of runs as SVG, and their rendering as PNG."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
@@ -122,6 +122,11 @@ def _element(name: str, label: str = "", **attributes: float | str | None) -> st
         name_aloud = quoteattr(escape_controls(label))
         written += f' role="graphics-symbol" aria-label={name_aloud}'
     return f"<{name}{written}/>"
+
+
+def _link(address: str, label: str, drawing: str) -> str:
+    name = quoteattr(escape_controls(label))
+    return f"<a href={quoteattr(address)} aria-label={name}>{drawing}</a>"
 
 
 def _point(x: float, y: float, label: str, *, area: float = 60) -> str:
@@ -271,12 +276,18 @@ _BINS: Final = 20
 
 
 def distribution_chart(
-    values: Sequence[float], *, label: str = "score", width: int = 300, height: int = 100
+    values: Sequence[float],
+    *,
+    label: str = "score",
+    width: int = 300,
+    height: int = 100,
+    leads_to: Callable[[float, float], str] | None = None,
 ) -> Chart:
     """A histogram: 20 bars from 0 to 1, or over the range of `values` where it is wider.
 
     A bar includes its lower end; only the last one includes its upper end. `label` is the title
-    of the axis; the size is in pixels without axes.
+    of the axis; the size is in pixels without axes. With `leads_to` a bar is a link to the address
+    that this returns for its least and its greatest value.
     """
     within = all(0 <= value <= 1 for value in values)
     # Not numpy's edges: the fourth bar begins at exactly 0.15.
@@ -286,18 +297,20 @@ def distribution_chart(
     high = math.ceil(most / (step := math.ceil(_round_step(most / 3)))) * step
     x = _Scale(float(edges[0]), float(edges[-1]), 0, width)
     y = _Scale(0, high, height, 0)
-    marks = [
-        _element(
-            "rect",
-            f"{label}: {_number(low)} \u2013 {_number(up)}; samples: {count:,}",
-            x=x(low) + 0.5,
-            y=y(count),
-            width=x(up) - x(low) - 1,
-            height=height - y(count),
-            fill=MARK,
-        )
-        for low, up, count in zip(edges, edges[1:], counts, strict=False)
-    ]
+    marks = []
+    for low, up, count in zip(edges, edges[1:], counts, strict=False):
+        told = f"{label}: {_number(low)} \u2013 {_number(up)}; samples: {count:,}"
+        place = {"x": x(low) + 0.5, "width": x(up) - x(low) - 1, "fill": MARK}
+        drawn = place | {"y": y(count), "height": height - y(count)}
+        if leads_to is None or not count:
+            marks.append(_element("rect", told, **drawn))
+            continue
+        last = up == edges[-1]
+        inside = [one for one in values if low <= one and (one < up or last)]
+        # The whole column can be hit, since a bar of one sample may be a pixel high.
+        column = place | {"y": 0.0, "height": height, "fill_opacity": 0.0, "class": "column"}
+        bar = _element("rect", **drawn) + _element("rect", **column)
+        marks.append(_link(leads_to(min(inside), max(inside)), told, bar))
     numbers = [x.low + (x.high - x.low) * place / 5 for place in range(6)]
     across = Axis(label, [(x(number), _number(number)) for number in numbers])
     up_to = Axis("samples", [(y(number), f"{number:,}") for number in range(0, high + 1, step)])
@@ -574,11 +587,14 @@ def metric_chart(
     return trend_chart({one.run_id: one for one in past}, label=name)
 
 
-def distribution_svg(values: Sequence[float], metric: str) -> str | None:
-    """The distribution of a metric's scores; None where there are no scores."""
-    return (
-        to_svg(distribution_chart(values, label=metric, width=200, height=44)) if values else None
-    )
+def distribution_svg(
+    values: Sequence[float], metric: str, leads_to: Callable[[float, float], str]
+) -> str | None:
+    """The distribution of a metric's scores, with links; None where there are no scores."""
+    if not values:
+        return None
+    chart = distribution_chart(values, label=metric, width=200, height=44, leads_to=leads_to)
+    return to_svg(chart)
 
 
 def trend_svg(past: Sequence[PastMean], metric: str) -> str | None:

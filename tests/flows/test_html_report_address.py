@@ -156,6 +156,21 @@ def test_the_cause_of_a_change_leads_to_the_samples_that_changed(page: Page, add
     expect(cells.last).to_have_text("-0.500")
 
 
+def test_a_bar_of_a_distribution_leads_to_its_samples(page: Page, address: str) -> None:
+    opened(page, address)
+    metrics = page.locator("section[aria-labelledby=metrics]")
+    bars = metrics.locator("svg a")
+    assert bars.count() == 3
+    metrics.get_by_role("link", name="precision: 0.25 – 0.3; samples: 1").press("Enter")
+    expect(page.locator("#list tbody tr")).to_have_count(1)
+    assert rows(page) == ["long"]
+    bounds = {"metric": "precision", "from": "0.25", "to": "0.25", "sort": "score"}
+    assert told(page) == bounds
+    # A bar of one sample is low; the whole column above it is hit.
+    bars.last.click(position={"x": 3, "y": 2})
+    expect(page.locator("#list tbody th.id")).to_have_text(["برج"])
+
+
 def test_keys_go_on_and_explain_themselves(page: Page, address: str) -> None:
     opened(page, address)
     names = rows(page)
