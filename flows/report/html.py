@@ -53,6 +53,8 @@ MAX_LISTED: Final = 20_000
 _MAX_LIST: Final = 16_000_000
 """Characters for that list."""
 
+_SCRIPTS: Final = ("texts", "markdown", "differences", "tables", "sample", "list")
+
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """Makes zlib write the header of gzip, which browsers can decompress without a library."""
 
@@ -118,7 +120,7 @@ def html_report(
         "shown": _sample_note(payload, run.samples, compared=comparison is not None, viewer=viewer),
         "comparison": _comparison(comparison) if comparison else None,
     }
-    scripts = ["texts.js", "tables.js", "sample.js", "list.js"]
+    scripts = [f"{name}.js" for name in _SCRIPTS]
     directives = ["img-src data:", *(["connect-src 'self'"] if viewer else [])]
     return render_page("page.html.j2", facts, *directives, style="style.css", scripts=scripts)
 

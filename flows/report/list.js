@@ -126,7 +126,7 @@ function tests(value, scoreOf, found) {
 function explore(packed) {
   const { against, run } = byId("packed").dataset;
   const rows = packed.map(run ? rowFrom : rowOf);
-  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, address: "", following: false, rows, found: { text: "", ids: new Set() } };
+  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, markdown: true, address: "", following: false, rows, found: { text: "", ids: new Set() } };
   const [filters, list] = [byId("filters"), byId("list")];
   filters.append(...controls(rows, against));
 
@@ -202,12 +202,13 @@ function explore(packed) {
   async function show(row, claim = null) {
     mark(row);
     const chose = (name) => { state.claim = name; tell({ step: true }); };
+    const rendered = (wanted) => { state.markdown = wanted; tell(); };
     state.claim = claim;
     tell({ step: true });
     let sample = null;
     try { sample = await row.load(); } catch (error) { say(`The sample cannot be read: ${error.message}`); return; }
     if (state.open !== row) return;
-    openSample(sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go, claim, chose });
+    openSample(sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go, claim, chose, markdown: state.markdown, rendered });
     byId("detail").focus({ preventScroll: true });
     if (!claim) byId("detail").scrollIntoView({ block: "start" });
     // The next one is read meanwhile.
@@ -257,6 +258,7 @@ function explore(packed) {
     if (state.sort !== null) parts.set("sort", (state.down ? "-" : "") + columns[state.sort][0]);
     if (state.open) parts.set("sample", state.open.id);
     if (state.open && state.claim) parts.set("claim", state.claim);
+    if (!state.markdown) parts.set("markdown", "off");
     return String(parts);
   }
   // Only a step that Back should undo is an entry of the history.
@@ -284,6 +286,8 @@ function explore(packed) {
       if (wanted && (input.type !== "number" || Number.isFinite(Number(wanted)))) input.value = wanted;
     }
     for (const input of filters.querySelectorAll("select")) if (input.selectedIndex < 0) input.selectedIndex = 0;
+    const rendered = state.markdown;
+    state.markdown = parts.get("markdown") !== "off";
     const sort = parts.get("sort") || "";
     state.down = sort.startsWith("-");
     const number = columns.findIndex(([name]) => name === sort.replace("-", ""));
@@ -293,7 +297,7 @@ function explore(packed) {
     say("");
     const name = parts.get("sample");
     const row = rows.find((one) => one.id === name);
-    if (row) { if (row !== state.open || parts.get("claim") !== state.claim) show(row, parts.get("claim")); return; }
+    if (row) { if (row !== state.open || parts.get("claim") !== state.claim || rendered !== state.markdown) show(row, parts.get("claim")); return; }
     hide();
     if (name !== null) say(`The sample ${name} is not in this page.`);
     else if (parts.size) byId("samples").scrollIntoView({ block: "start" });

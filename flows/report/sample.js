@@ -14,13 +14,14 @@ function judged(claim, step) {
 
 const textIn = (sample, field, passage) => (passage === null ? sample[field] : (sample[field] || [])[passage]);
 
-// The evidence of the chosen claim in a text. A claim of the first run has evidence only where the second
-// run has the same text.
+// The evidence of the chosen claim in a text. A claim of the first run has evidence also where the second
+// run has the same text, in any place among its contexts.
 function evidenceIn(sample, field, passage, chosen) {
   const owner = [sample, sample.before].find((one) => one && one.claims.includes(chosen));
-  if (!owner || textIn(owner, field, passage) !== textIn(sample, field, passage)) return [];
+  if (!owner) return [];
+  const here = (at) => (owner === sample ? at === passage : textIn(owner, field, at) === textIn(sample, field, passage));
   return chosen.verdicts
-    .filter((one) => one.evidence_start !== null && one.against === field && one.evidence_passage === passage)
+    .filter((one) => one.evidence_start !== null && one.against === field && here(one.evidence_passage))
     .map((one) => ({ start: one.evidence_start, end: one.evidence_end, kind: "evidence" }));
 }
 
@@ -38,7 +39,7 @@ function callDetails(sample, id, what, view) {
   const cost = call.cost === null ? "price unknown" : `${call.cost} USD`;
   const told = [["System message", call.system], ["Prompt", call.prompt], ["Raw reply", call.reply], ["Error", call.error]];
   return fold(view, `call ${what} ${id}`, { class: "call" }, `${what} by ${call.model}: ${call.outcome}, ${tokens}, ${cost}, ${call.seconds.toFixed(1)} s`,
-    told.filter(([, text]) => text !== null).map(([name, text]) => [node("h5", {}, name),
+    told.filter(([, text]) => text !== null).map(([name, text]) => [textTitle("h5", name, text),
       node("pre", { class: "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name }, text)]));
 }
 
@@ -89,11 +90,11 @@ function claimLine(sample, claim, step, view) {
   const { run } = byId("packed").dataset;
   const history = run && claim.claim !== null
     ? node("p", {}, node("a", { href: `/claim?${new URLSearchParams({ run, sample: sample.sample_id, claim: claim.claim })}` }, "This claim over the runs")) : null;
-  return node("li", {}, button, why, cites, history, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
+  return node("li", {}, button, node("div", { class: "title" }, copyButton("claim", claim.claim)), why, cites, history, claim.verdicts.map((one) => verdictDetails(sample, one, view)), callDetails(sample, claim.call_id, "Decomposed", view));
 }
 
-// A text with its claims, those of the step that the reader selects.
-function sidePanel(sample, side, title, view) {
+// A text with its claims, those of the step that the reader selects; `differences` are marks in it.
+function sidePanel(sample, side, title, differences, view) {
   const claims = claimsOf(sample, side);
   const steps = [...new Set(claims.flatMap((claim) => claim.verdicts.map((one) => one.step)))];
   const step = steps.includes(view.steps[side]) ? view.steps[side] : steps[0] || null;
@@ -102,8 +103,8 @@ function sidePanel(sample, side, title, view) {
   const choice = steps.length < 2 ? null : node("label", {}, "claims held against ", node("select", {
     change: (event) => { view.steps[side] = event.target.value; view.draw(); } },
     steps.map((name) => node("option", { value: name, selected: name === step }, name))));
-  return node("section", { "aria-label": title }, node("h4", {}, title), choice,
-    textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen)], view),
+  return node("section", { "aria-label": title }, textTitle("h4", title, sample[side]), choice,
+    textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen), ...differences], view),
     claims.length ? node("ol", { class: "claims" }, claims.map((claim) => claimLine(sample, claim, step, view))) : node("p", { class: "absent" }, "no claims of it"),
     nonClaims(sample, side));
 }
@@ -116,30 +117,69 @@ function nonClaims(sample, side) {
     node("ul", {}, found.map((one) => node("li", {}, `${one.kind}: `, node("bdi", {}, one.text)))));
 }
 
-// The response of each run, and the references if their claims differ between the runs.
+// The response of each run, and the references if they or their claims differ between the runs.
 function sidesPanel(sample, view) {
   const { before } = sample;
   const sides = [["response", "Response", true], ["reference", "Reference", before && !same(before, sample, "reference")]];
-  const panels = sides.flatMap(([side, title, both]) => (before && both
-    ? [sidePanel(before, side, `${title} in A`, view), sidePanel(sample, side, `${title} in B`, view)]
-    : [sidePanel(sample, side, title, view)]));
-  const others = sample.other_references.map((text, number) => {
-    const name = `Another reference, ${number + 1} of ${sample.other_references.length}`;
-    return node("section", { "aria-label": name }, node("h4", {}, name), textBlock(name, text, [], view));
+  const panels = sides.flatMap(([side, title, both]) => {
+    if (!before || !both) return [sidePanel(sample, side, title, [], view)];
+    const found = differencesOf(before[side], sample[side], view);
+    return [note(found), sidePanel(before, side, `${title} in A`, found.removed, view), sidePanel(sample, side, `${title} in B`, found.added, view)];
   });
-  return node("div", { class: "columns" }, panels, others);
+  return node("div", { class: "columns" }, panels, otherReferences(sample, view));
 }
 
 const same = (one, other, side) => one[side] === other[side] && JSON.stringify(claimsOf(one, side)) === JSON.stringify(claimsOf(other, side));
 
+function otherReferences(sample, view) {
+  const before = sample.before ? sample.before.other_references : sample.other_references;
+  const now = sample.other_references;
+  const panel = (text, name, marks) => node("section", { "aria-label": name }, textTitle("h4", name, text), textBlock(name, text, marks, view));
+  return Array.from({ length: Math.max(before.length, now.length) }, (_, number) => {
+    const name = `Another reference, ${number + 1} of ${Math.max(before.length, now.length)}`;
+    const [a, b] = [before[number], now[number]];
+    if (a === b) return panel(b, name, []);
+    const found = differencesOf(a, b, view);
+    return [note(found), panel(a, `${name}, in A`, found.removed), panel(b, `${name}, in B`, found.added)];
+  });
+}
+
+// The question, that of each run where they differ.
+function questionPanel(sample, view) {
+  const { before } = sample;
+  const text = (of, name, marks) => [textTitle("h4", name, of.user_input), textBlock(name, of.user_input, [...evidenceIn(of, "user_input", null, view.chosen), ...marks], view)];
+  if (!before || before.user_input === sample.user_input) return text(sample, "Question", []);
+  const found = differencesOf(before.user_input, sample.user_input, view);
+  return node("div", { class: "columns" }, note(found), node("section", { "aria-label": "Question in A" }, text(before, "Question in A", found.removed)),
+    node("section", { "aria-label": "Question in B" }, text(sample, "Question in B", found.added)));
+}
+
 function contextsPanel(sample, view) {
-  if (!sample.retrieved_contexts) return null;
-  return node("section", { "aria-label": "Retrieved contexts" }, node("h4", {}, `Retrieved contexts: ${sample.retrieved_contexts.length}`),
-    sample.retrieved_contexts.map((text, number) => {
-      const marks = evidenceIn(sample, "retrieved_contexts", number, view.chosen);
-      const begins = node("bdi", {}, Array.from(text.slice(0, 200)).slice(0, 100).join("").trim() + (text.length > 100 ? "…" : ""));
-      return fold(view, `context ${number}`, { class: "context", open: number === 0, wanted: marks.length > 0 }, [`[${number}] `, begins], textBlock(`Context ${number}`, text, marks, view));
-    }));
+  const { before } = sample;
+  const now = sample.retrieved_contexts;
+  const earlier = before ? before.retrieved_contexts : now;
+  if (!now && !earlier) return null;
+  const { pairs, gone } = pairedContexts(earlier || [], now || []);
+  const block = (of, number, name, marks) => {
+    const text = of.retrieved_contexts[number];
+    return [node("div", { class: "title" }, copyButton(name, text)), textBlock(name, text, [...evidenceIn(of, "retrieved_contexts", number, view.chosen), ...marks], view)];
+  };
+  const folded = (of, number, name, told, ...shown) => {
+    const text = of.retrieved_contexts[number];
+    const marks = evidenceIn(of, "retrieved_contexts", number, view.chosen);
+    const begins = node("bdi", {}, Array.from(text.slice(0, 200)).slice(0, 100).join("").trim() + (text.length > 100 ? "…" : ""));
+    return fold(view, name, { class: "context", open: number === 0, wanted: marks.length > 0 }, [`[${number}] `, told ? node("strong", {}, `${told} `) : null, begins], shown);
+  };
+  const shown = pairs.map(({ told, changed }, number) => {
+    const name = `Context ${number}`;
+    if (!changed) return folded(sample, number, name, told, block(sample, number, name, []));
+    const found = differencesOf(earlier[number], now[number], view);
+    return folded(sample, number, name, told, node("div", { class: "columns" }, note(found),
+      node("div", {}, node("h5", {}, "In A"), block(before, number, `${name} in A`, found.removed)),
+      node("div", {}, node("h5", {}, "In B"), block(sample, number, `${name} in B`, found.added))));
+  });
+  const only = gone.map((number) => folded(before, number, `Context ${number} in A`, "only in A", block(before, number, `Context ${number} in A`, [])));
+  return node("section", { "aria-label": "Retrieved contexts" }, node("h4", {}, `Retrieved contexts: ${(now || []).length}`), shown, only);
 }
 
 const MEASURES = { rouge_l_precision: "ROUGE-L precision", rouge_l_f1: "ROUGE-L F1", token_overlap_precision: "overlap precision", token_overlap_f1: "overlap F1", bleu: "BLEU", chrf: "chrF" };
@@ -172,37 +212,13 @@ function scoresPanel(sample, view) {
   return fold(view, "scores", { open: true }, "Scores", rows.length ? table("Scores", ["metric", "score", "reason", "made of"], rows) : "no scores");
 }
 
-function changesPanel(sample) {
-  const { changes } = sample;
-  if (!changes) return byId("packed").dataset.against ? node("p", {}, "The same in both runs.") : null;
-  const told = (verdict, reason) => node("div", { dir: "auto" }, SIGNS[verdict] ? verdictLabel(verdict) : verdict || "-", reason ? `: ${reason}` : "");
-  const claims = changes.claims.map((one) => [one.change, one.claim, told(one.a, one.reason_a), told(one.b, one.reason_b), one.step, one.cause]);
-  const scores = changes.scores.map((one) => [one.name, one.score_a === null ? one.status_a : digits(one.score_a), one.score_b === null ? one.status_b : digits(one.score_b), one.difference === null ? "-" : signed(one.difference)]);
-  const fields = changes.fields.length ? ` (${changes.fields.join(", ")})` : "";
-  return node("section", { "aria-label": "What changed" }, node("h4", {}, "What changed from A to B"),
-    changes.state === "same" ? null : node("p", {}, `The sample is ${changes.state}${fields}.`),
-    claims.length ? table("Claims that changed", ["change", "claim", "A", "B", "step", "cause"], claims) : null,
-    scores.length ? table("Scores that changed", ["metric", "A", "B", "B - A"], scores) : null);
-}
-
-// Puts a text on the clipboard; a page without an origin may not use the clipboard of the browser's own interface.
-function copied(text, button) {
-  const held = node("textarea", { class: "aloud", "aria-label": "Copied text" });
-  held.value = text;
-  button.after(held);
-  held.select();
-  const done = document.execCommand("copy");
-  held.remove();
-  button.focus({ preventScroll: true });
-  byId("told").textContent = done ? "Copied." : "The browser does not allow copying.";
-}
-
 // `place` is the position of the sample among the matching ones; `go` opens the next or previous one,
 // or closes it for 0.
-function sampleHead(sample, { number, of, go }) {
+function sampleHead(sample, { number, of, go }, view) {
   const way = (name, step, possible) => node("button", { type: "button", class: name.toLowerCase(), disabled: !possible, click: () => go(step) }, name);
   return node("div", { class: "head" }, node("h3", { id: "opened" }, "Sample ", node("bdi", {}, sample.sample_id)), node("div", {},
     node("span", { class: "faint" }, `${number.toLocaleString("en")} of ${of.toLocaleString("en")} `),
+    view.textsOf().some(view.hasMarkdown) ? node("label", {}, node("input", { type: "checkbox", checked: view.markdown, change: (event) => view.render(event.target.checked) }), " Markdown ") : null,
     node("button", { type: "button", click: (event) => copied(location.href, event.target) }, "Copy link"), " ",
     way("Previous", -1, number > 1), " ", way("Next", 1, number < of), " ", way("Close", 0, true)));
 }
@@ -217,7 +233,20 @@ function openSample(sample, place) {
   const detail = byId("detail");
   const names = claimNames(sample);
   const [wanted] = [...names.keys()].filter((claim) => names.get(claim) === place.claim);
-  const view = { steps: {}, parts: new Map(), chosen: wanted || null, pressed: wanted || null, folds: new Map(), button: null, draw, choose };
+  const known = new Map();
+  const hasMarkdown = (text) => {
+    if (!known.has(text)) known.set(text, looksLikeMarkdown(text));
+    return known.get(text);
+  };
+  const textsOf = () => [sample, sample.before].filter(Boolean)
+    .flatMap((one) => [one.user_input, one.response, one.reference, ...one.other_references, ...(one.retrieved_contexts || [])]).filter(Boolean);
+  const view = { steps: {}, parts: new Map(), differences: new Map(), markdown: place.markdown, hasMarkdown, textsOf, chosen: wanted || null, pressed: wanted || null, folds: new Map(), button: null, draw, choose, render };
+  function render(wantsMarkdown) {
+    view.markdown = wantsMarkdown;
+    place.rendered(wantsMarkdown);
+    draw();
+    detail.querySelector(".head input").focus();
+  }
   const metadata = Object.entries(sample.metadata).map(([key, value]) => `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("; ");
   function choose(claim) {
     // The focus stays on the claim that is closed.
@@ -241,9 +270,8 @@ function openSample(sample, place) {
     const tops = new Map(blocks().map((one) => [nameOf(one), one.scrollTop]));
     view.button = null;
     const parts = [
-      sampleHead(sample, place), metadata ? node("p", { class: "faint", dir: "auto" }, metadata) : null,
-      node("h4", {}, "Question"), textBlock("Question", sample.user_input, evidenceIn(sample, "user_input", null, view.chosen), view),
-      changesPanel(sample), sidesPanel(sample, view), contextsPanel(sample, view), checksPanel(sample, view), scoresPanel(sample, view), sentencesPanel(sample, view)];
+      sampleHead(sample, place, view), metadata ? node("p", { class: "faint", dir: "auto" }, metadata) : null,
+      questionPanel(sample, view), changesPanel(sample, view), sidesPanel(sample, view), contextsPanel(sample, view), checksPanel(sample, view), scoresPanel(sample, view), sentencesPanel(sample, view)];
     detail.replaceChildren(...parts.flat().filter(Boolean));
     for (const one of blocks()) one.scrollTop = tops.get(nameOf(one)) || 0;
   }

@@ -40,20 +40,31 @@ function partsOf(points) {
 // it. Positions count code points, while JavaScript strings count UTF-16 units.
 function pieces(points, marks, first, last) {
   const inside = marks.filter((mark) => mark.start >= 0 && mark.start < mark.end && mark.end <= points.length && mark.start < last && mark.end > first)
-    .map((mark) => ({ ...mark, start: Math.max(mark.start, first), end: Math.min(mark.end, last), begins: mark.start >= first }));
+    .map((mark) => ({ mark, start: Math.max(mark.start, first), end: Math.min(mark.end, last) }));
   const at = new Map([[first, []], [last, []]]);
   for (const mark of inside) for (const place of [mark.start, mark.end]) at.set(place, [...(at.get(place) || []), mark]);
   const cuts = [...at.keys()].sort((a, b) => a - b);
   const open = new Set();
   return cuts.slice(0, -1).map((from, number) => {
-    for (const mark of at.get(from)) if (mark.start === from) open.add(mark); else open.delete(mark);
+    for (const one of at.get(from)) if (one.start === from) open.add(one.mark); else open.delete(one.mark);
     return { text: points.slice(from, cuts[number + 1]).join(""), marks: [...open] };
   });
 }
 
+// A piece of text covered by marks; `first` are those that begin in it. What differs from the other run is
+// <ins> or <del> around it, with a sign where it begins.
+function marked(piece, first) {
+  const differs = piece.marks.find((mark) => mark.kind === "added" || mark.kind === "removed");
+  const others = piece.marks.filter((mark) => mark !== differs);
+  const shown = others.length ? markedClaim({ text: piece.text, marks: others }, others.some((mark) => first.includes(mark))) : piece.text;
+  if (!differs) return shown;
+  const sign = first.includes(differs) ? node("span", { class: "differs", "aria-hidden": "true" }, differs.kind === "added" ? "+" : "−") : null;
+  return node(differs.kind === "added" ? "ins" : "del", {}, sign, shown);
+}
+
 // A piece of text covered by claims or evidence. A claim can be chosen; where claims overlap, the piece
 // shows the worst verdict and chooses the first claim. `sign` ends the first piece of a mark.
-function marked(piece, sign) {
+function markedClaim(piece, sign) {
   const claims = piece.marks.filter((mark) => mark.choose);
   const kind = WORST.find((one) => claims.some((mark) => mark.kind === one)) || null;
   const evidence = piece.marks.some((mark) => mark.kind === "evidence");
@@ -69,7 +80,8 @@ function marked(piece, sign) {
 }
 
 // A text with its line breaks, which can be scrolled by keys; `name` is read by screen readers. Of a long
-// one a part is shown: what the reader asks for, or else the part with the chosen claim or evidence.
+// one a part is shown: what the reader asks for, or else the part with the chosen claim or evidence. Markdown
+// is rendered if the reader wants it, but not where differences are marked, which may be in its signs.
 function textBlock(name, text, marks, view) {
   if (text === null || text === undefined) return node("p", { class: "absent" }, "(missing)");
   if (text === "") return node("p", { class: "absent" }, "(empty)");
@@ -80,19 +92,47 @@ function textBlock(name, text, marks, view) {
   const number = view.parts.get(name) ?? (wanted ? Math.max(cuts.findLastIndex((cut) => cut <= wanted.start), 0) : 0);
   const part = Math.min(number, last);
   view.parts.set(name, part);
-  const seen = new Set();
-  const shown = pieces(points, marks, cuts[part], cuts[part + 1]).map((piece) => {
-    const first = piece.marks.filter((mark) => mark.begins && !seen.has(mark));
+  const [begin, end] = [cuts[part], cuts[part + 1]];
+  const seen = new Set(marks.filter((mark) => mark.start < begin));
+  const shown = (from, to) => pieces(points, marks, from, to).map((piece) => {
+    const first = piece.marks.filter((mark) => !seen.has(mark));
     first.forEach((mark) => seen.add(mark));
-    return piece.marks.length ? marked(piece, first.length > 0) : piece.text;
+    return piece.marks.length ? marked(piece, first) : piece.text;
   });
-  const block = node("div", { class: "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name, "data-part": String(part) }, shown);
+  const differs = marks.some((mark) => mark.kind === "added" || mark.kind === "removed");
+  const rendered = view.markdown && !differs && view.hasMarkdown(text);
+  const block = node("div", { class: rendered ? "text markdown" : "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name, "data-part": String(part) },
+    rendered ? renderedMarkdown(points, begin, end, shown) : shown(begin, end));
   if (last === 0) return block;
   const go = (step) => () => { view.parts.set(name, part + step); view.draw(); };
   return [node("p", { class: "parts" }, `Part ${part + 1} of ${last + 1} of this text of ${points.length.toLocaleString("en")} letters `,
     node("button", { type: "button", "aria-label": `previous part of ${name}`, disabled: part === 0, click: go(-1) }, "Previous part"), " ",
     node("button", { type: "button", "aria-label": `next part of ${name}`, disabled: part === last, click: go(1) }, "Next part")), block];
 }
+
+// Puts a text on the clipboard and says so; a page without an origin may not use the clipboard of the
+// browser's own interface.
+function copied(text, button) {
+  const held = node("textarea", { class: "aloud", "aria-label": "Copied text" });
+  held.value = text;
+  button.after(held);
+  held.select();
+  const done = document.execCommand("copy");
+  held.remove();
+  button.focus({ preventScroll: true });
+  byId("told").textContent = done ? "Copied." : "The browser does not allow copying.";
+  const { label = button.textContent } = button.dataset;
+  button.dataset.label = label;
+  button.textContent = done ? "✓ Copied" : "✗ Not allowed by the browser";
+  setTimeout(() => { button.textContent = label; }, 2000);
+}
+
+// Nothing for a text that is missing or empty.
+const copyButton = (name, text) => (text
+  ? node("button", { type: "button", class: "copy", "aria-label": `Copy ${name}`, click: (event) => copied(text, event.currentTarget) }, "Copy") : null);
+
+// The title of a text, with a button that copies it.
+const textTitle = (level, title, text) => node("div", { class: "title" }, node(level, {}, title), copyButton(title, text));
 
 // A table of values: elements unchanged, numbers right-aligned, null as a dash.
 function table(name, columns, rows) {

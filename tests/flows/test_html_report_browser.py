@@ -324,6 +324,40 @@ def test_choosing_a_claim_keeps_folds_and_scroll_positions(alone: Seen) -> None:
     assert alone.page.evaluate("document.activeElement.className") == "claim"
 
 
+def test_every_text_can_be_copied(alone: Seen) -> None:
+    detail = open_sample(alone, "tower")
+    panel(alone, "Response").locator("button.claim").first.click()
+    detail.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
+    search = field(alone, "text")
+    for name, text in (
+        ("Question", "Where does the tower stand?"),
+        ("Response", "😀😀 The tower stands in Paris. Der Turm wächst größer."),
+        ("Context 1", "😀 Paris has the tower."),
+        ("claim", "The tower stands in Paris."),
+        ("Prompt", f"Judge this: {escape_controls(EVIL)}"),
+        ("Raw reply", escape_controls(EVIL)),
+    ):
+        button = detail.get_by_role("button", name=f"Copy {name}", exact=True).first
+        button.click()
+        expect(alone.page.locator("#told")).to_have_text("Copied.")
+        expect(button).to_have_text("✓ Copied")
+        search.fill("")
+        search.press("Control+v")
+        assert search.input_value() == text
+        search.fill("")
+    open_sample(alone, "silent")
+    assert detail.get_by_role("button", name="Copy Response").count() == 0
+
+
+def test_a_browser_that_forbids_copying_is_said(alone: Seen) -> None:
+    detail = open_sample(alone, "tower")
+    alone.page.evaluate("document.execCommand = () => false")
+    button = detail.get_by_role("button", name="Copy Question")
+    button.click()
+    expect(button).to_have_text("✗ Not allowed by the browser")
+    expect(alone.page.locator("#told")).to_have_text("The browser does not allow copying.")
+
+
 def test_missing_texts_are_marked(alone: Seen) -> None:
     open_sample(alone, "silent")
     assert panel(alone, "Response").inner_text() == "Response\n\n(missing)\n\nno claims of it"
