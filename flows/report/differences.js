@@ -113,8 +113,8 @@ function changedClaims(sample, view) {
     }
     const [only, of] = one.b === null ? ["only in A", before] : ["only in B", sample];
     const claim = find(of, one.claim);
-    const verdict = claim ? told(judged(claim)) : "-";
-    return [only, opener(claim, one.claim), of === before ? verdict : "-", of === before ? "-" : verdict, one.step, one.cause];
+    const verdict = claim ? told(judged(claim)) : told(null);
+    return [only, opener(claim, one.claim), of === before ? verdict : told(null), of === before ? told(null) : verdict, one.step, one.cause];
   };
   const place = (one) => (one.change !== "claim text changed" ? 0 : one.b === null ? 1 : 2);
   return [...changes.claims].sort((a, b) => place(a) - place(b)).map(line);

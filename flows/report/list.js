@@ -37,7 +37,7 @@ function counts(sample) {
 function rowOf(sample, rank) {
   const texts = [sample.sample_id, sample.user_input, sample.response, sample.reference, ...(sample.retrieved_contexts || []), ...sample.claims.map((claim) => claim.claim)];
   const failures = [...sample.claims, ...sample.claims.flatMap((claim) => claim.verdicts), ...sample.checks].map((one) => one.failure);
-  return { rank, id: sample.sample_id, asked: sample.user_input || sample.response || "", mean: sample.mean, metadata: sample.metadata,
+  return { rank, id: sample.sample_id, asked: sample.user_input || sample.response || "", answer: sample.response || "", mean: sample.mean, metadata: sample.metadata,
     counts: counts(sample), text: texts.filter(Boolean).join("\n").toLowerCase(),
     scores: new Map(sample.scores.map((one) => [scoreName(one, sample.scores), one])),
     failures: new Set(failures.filter(Boolean)), ...changesOf(sample.changes), load: async () => sample };
@@ -67,60 +67,20 @@ async function fromServer(what, parameters) {
   return reply.json();
 }
 
-function options(values, first) {
-  const all = first === null ? values : [["", first], ...values];
-  return node("select", {}, all.map(([value, shown]) => node("option", { value }, shown)));
+// The values of a metadata field: numbers if all of them are, otherwise texts, so that they can be sorted.
+function fieldIn(rows, field) {
+  const values = rows.map((row) => row.metadata[field] ?? null).filter((value) => value !== null);
+  const numbers = values.every((value) => typeof value === "number");
+  const shown = (value) => (numbers || typeof value === "string" ? value : JSON.stringify(value));
+  return (row) => ((row.metadata[field] ?? null) === null ? null : shown(row.metadata[field]));
 }
 
-// Metadata fields with 2 to 30 values, for the filter by slice.
-function sliceOptions(rows) {
-  const found = new Map();
-  for (const row of rows) for (const [key, value] of Object.entries(row.metadata)) {
-    if (value === null || typeof value === "object") continue;
-    if (!found.has(key)) found.set(key, new Set());
-    found.get(key).add(String(value));
-  }
-  return [...found].filter(([, values]) => values.size > 1 && values.size <= 30)
-    .flatMap(([key, values]) => [...values].sort().map((value) => [JSON.stringify([key, value]), `${key}: ${value}`]));
-}
-
-const distinct = (sets) => [...new Set(sets.flatMap((one) => [...one]))].sort().map((one) => [one, one]);
-
-function controls(rows, against) {
-  const control = (label, name, input) => { input.setAttribute("name", name); return node("label", {}, label, input); };
-  const metrics = [...new Set(rows.flatMap((row) => [...row.scores.keys()]))];
-  const slices = sliceOptions(rows);
-  const verdicts = ["entailed", "contradicted", "neutral", "failed"].map((one) => [one, `${SIGNS[one]} ${one}`]);
-  const failures = distinct(rows.map((row) => row.failures));
-  const causes = distinct(rows.map((row) => row.causes));
-  const bound = () => node("input", { type: "number", step: "any" });
-  return [
-    control("Search", "text", node("input", { type: "search", placeholder: "ids, texts, claims" })),
-    control("Metric", "metric", options([["", "mean of all"], ...metrics.map((name) => [name, name])], null)),
-    control("Score from", "from", bound()), control("Score to", "to", bound()),
-    control("Status", "status", options([["scored", "scored"], ["undefined", "undefined"], ["failed", "failed"]], "any")),
-    control("Has a claim", "verdict", options(verdicts, "of any verdict")),
-    slices.length ? control("Slice", "slice", options(slices, "all samples")) : null,
-    against ? control("Changed", "changed", options([["flipped", "verdict flipped"], ["changed", "anything changed"], ["same", "nothing changed"]], "all samples")) : null,
-    causes.length ? control("Cause of a change", "cause", options(causes, "any")) : null,
-    failures.length ? control("Failure", "failure", options(failures, "any or none")) : null,
-    node("button", { type: "reset" }, "Clear")].filter(Boolean);
-}
-
-// A predicate for each control that is set.
-function tests(value, scoreOf, found) {
-  const wants = {
-    text: (row, wanted) => (row.text === null ? found.ids.has(row.id) : row.text.includes(wanted.toLowerCase())),
-    from: (row, wanted) => scoreOf(row) !== null && scoreOf(row) >= Number(wanted),
-    to: (row, wanted) => scoreOf(row) !== null && scoreOf(row) <= Number(wanted),
-    verdict: (row, wanted) => row.counts[wanted] > 0,
-    failure: (row, wanted) => row.failures.has(wanted),
-    cause: (row, wanted) => row.causes.has(wanted),
-    slice: (row, wanted) => { const [key, of] = JSON.parse(wanted); return String(row.metadata[key]) === of; },
-    status: (row, wanted) => [...row.scores].some(([name, one]) => one.status === wanted && (!value("metric") || name === value("metric"))),
-    changed: (row, wanted) => (wanted === "flipped" ? row.flipped : row.differs === (wanted === "changed")),
-  };
-  return Object.keys(wants).filter(value).map((name) => (row) => wants[name](row, value(name)));
+// The names in a part of the address; null if it is not a list of them.
+function namesIn(part) {
+  try {
+    const found = JSON.parse(part);
+    return Array.isArray(found) ? found : null;
+  } catch { return null; }
 }
 
 function explore(packed) {
@@ -132,34 +92,72 @@ function explore(packed) {
 
   const value = (name) => (filters.elements[name] ? filters.elements[name].value : "");
   const scoreOf = (row) => (value("metric") ? (row.scores.get(value("metric")) || { score: null }).score : row.mean);
-  const movedOf = (row) => { const moved = row.moved.get(value("metric")); return moved === undefined ? null : moved; };
-  // The name in the address, the title, the value of a row, and the title in words.
-  const columns = [
-    ["sample", "sample", (row) => row.id], ["question", "question", (row) => row.asked], ["score", "mean", scoreOf],
-    ["entailed", "✓", (row) => row.counts.entailed, "verdicts entailed"], ["contradicted", "✗", (row) => row.counts.contradicted, "verdicts contradicted"],
-    ["neutral", "?", (row) => row.counts.neutral, "verdicts neutral"], ["failed", "!", (row) => row.counts.failed, "failed rows"],
-    ...(against ? [["changed", "changed claims", (row) => row.changed], ["difference", "B - A", movedOf, "difference of the metric, B - A"]] : [])];
+  const movedOf = (row) => row.moved.get(value("metric")) ?? null;
+  const metrics = [...new Set(rows.flatMap((row) => [...row.scores.keys()]))];
+  const fields = [...new Set(rows.flatMap((row) => Object.keys(row.metadata)))];
+  const scoreIn = (metric) => (row) => (row.scores.get(metric) || { score: null }).score;
+  const movedIn = (metric) => (row) => row.moved.get(metric) ?? null;
+  // The name in the address, the title, the value of a row, the title in words; how a value is shown, and
+  // whether the column is shown at first.
+  const usual = { first: true, shown: String };
+  const every = [
+    { name: "sample", title: "sample", get: (row) => row.id, first: true },
+    { name: "question", title: "question", get: (row) => row.asked, text: true, first: true },
+    { name: "answer", title: "answer", get: (row) => row.answer, text: true },
+    { name: "score", title: "mean", get: scoreOf, first: true, shown: digits },
+    { name: "entailed", title: "✓", get: (row) => row.counts.entailed, aloud: "verdicts entailed", ...usual },
+    { name: "contradicted", title: "✗", get: (row) => row.counts.contradicted, aloud: "verdicts contradicted", ...usual },
+    { name: "neutral", title: "?", get: (row) => row.counts.neutral, aloud: "verdicts neutral", ...usual },
+    { name: "failed", title: "!", get: (row) => row.counts.failed, aloud: "failed rows", ...usual },
+    ...(against ? [{ name: "changed", title: "changed claims", get: (row) => row.changed, ...usual },
+      { name: "difference", title: "B - A", get: movedOf, aloud: "difference of the metric, B - A", first: true, shown: signedOrDash }] : []),
+    ...metrics.map((metric) => ({ name: `metric ${metric}`, title: metric, get: scoreIn(metric), shown: digits })),
+    ...(against ? metrics.map((metric) => ({ name: `difference ${metric}`, title: `${metric}, B - A`, get: movedIn(metric), shown: signedOrDash })) : []),
+    ...fields.map((field) => ({ name: `field ${field}`, title: field, get: fieldIn(rows, field), shown: (value) => (value === null ? "-" : String(value)), field: true }))];
+  const firstNames = every.filter((one) => one.first).map((one) => one.name);
+  const titleOf = (column) => (column.get === scoreOf ? value("metric") || column.title : column.title);
+  let columns = every.filter((one) => one.first);
 
-  function sortBy(number) {
-    state.down = state.sort === number ? !state.down : false;
-    state.sort = number;
+  function sortBy(column) {
+    state.down = state.sort === column ? !state.down : false;
+    state.sort = column;
     draw();
     tell();
-    list.tHead.querySelectorAll("button")[number].focus();
+    list.tHead.querySelectorAll("button")[columns.indexOf(column)].focus();
   }
-  function head([, named, get, aloud], number) {
-    const name = get === scoreOf ? value("metric") || named : named;
-    const order = state.sort === number ? (state.down ? "descending" : "ascending") : "none";
-    return sortHeader(name, { order, number: number > 1, aloud: aloud || name, click: () => sortBy(number) });
+  function head(column) {
+    const order = state.sort === column ? (state.down ? "descending" : "ascending") : "none";
+    const name = titleOf(column);
+    return sortHeader(name, { order, number: Boolean(column.shown) && !column.field, aloud: column.aloud || name, click: () => sortBy(column) });
   }
   function line(row) {
-    const { asked } = row;
-    const short = Array.from(asked.slice(0, 320)).slice(0, 140).join("");
     const open = row === state.open;
+    const cell = (column) => {
+      if (!column.text) return node("td", { class: column.field ? null : "number", dir: column.field ? "auto" : null }, column.shown(column.get(row)));
+      const whole = column.get(row);
+      const short = Array.from(whole.slice(0, 320)).slice(0, 140).join("");
+      return node("td", { class: "asked", dir: "auto" }, short + (short.length < whole.length ? "…" : ""));
+    };
     return node("tr", { class: open ? "current" : null, click: () => show(row) },
       node("th", { scope: "row", class: "id" }, node("button", { type: "button", class: "open", "aria-current": String(open) }, node("bdi", {}, row.id))),
-      node("td", { class: "asked", dir: "auto" }, short + (short.length < asked.length ? "…" : "")),
-      columns.slice(2).map(([, , get]) => node("td", { class: "number" }, get === scoreOf ? digits(get(row)) : get === movedOf ? signedOrDash(get(row)) : String(get(row)))));
+      columns.slice(1).map(cell));
+  }
+  // The sample is always a column, since it opens the row.
+  function choose(names) {
+    columns = every.filter((one) => one.name === "sample" || names.includes(one.name));
+    for (const box of byId("columns").querySelectorAll("input")) box.checked = names.includes(box.value);
+  }
+  function tools() {
+    const change = () => {
+      choose([...byId("columns").querySelectorAll("input:checked")].map((box) => box.value));
+      draw();
+      tell();
+    };
+    const boxes = every.slice(1).map((one) => node("label", {}, node("input", { type: "checkbox", value: one.name, checked: Boolean(one.first), change }), " ", node("bdi", {}, one.aloud || one.title)));
+    const download = () => saveFile("samples.csv", csvOf(columns.map((one) => one.aloud || titleOf(one)), state.rows.map((row) => columns.map((one) => one.get(row)))));
+    byId("tools").append(node("details", { id: "columns" }, node("summary", {}, "Columns"), node("div", { class: "boxes", role: "group", "aria-label": "Columns" }, boxes)),
+      node("button", { type: "button", click: download }, "Download CSV"),
+      ...[savedFilters(() => addressOf({ sample: false }), (address) => { location.hash = address; })].filter(Boolean));
   }
   const openers = () => [...list.tBodies[0].querySelectorAll("button.open")];
   // The server searches the texts, which the page of `claimflow view` does not have.
@@ -185,7 +183,7 @@ function explore(packed) {
     }
     const wanted = tests(value, scoreOf, state.found);
     const found = rows.filter((row) => wanted.every((fits) => fits(row)));
-    state.rows = state.sort === null ? found : sorted(found, columns[state.sort][2], state.down);
+    state.rows = state.sort === null ? found : sorted(found, state.sort.get, state.down);
     list.tHead.replaceChildren(node("tr", {}, columns.map(head)));
     list.tBodies[0].replaceChildren(...state.rows.slice(0, state.shown).map(line));
     byId("matches").textContent = `${state.rows.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} samples in this page match`;
@@ -252,12 +250,14 @@ function explore(packed) {
   }
 
   // The part of the address behind # says what is chosen and open: Back works, and a link leads to the same view.
-  function addressOf() {
+  function addressOf({ sample = true } = {}) {
     const parts = new URLSearchParams();
     for (const input of filters.elements) if (input.name && input.value) parts.set(input.name, input.value);
-    if (state.sort !== null) parts.set("sort", (state.down ? "-" : "") + columns[state.sort][0]);
-    if (state.open) parts.set("sample", state.open.id);
-    if (state.open && state.claim) parts.set("claim", state.claim);
+    if (state.sort !== null) parts.set("sort", (state.down ? "-" : "") + state.sort.name);
+    const names = columns.map((one) => one.name);
+    if (String(names) !== String(firstNames)) parts.set("columns", JSON.stringify(names.slice(1)));
+    if (sample && state.open) parts.set("sample", state.open.id);
+    if (sample && state.open && state.claim) parts.set("claim", state.claim);
     if (!state.markdown) parts.set("markdown", "off");
     return String(parts);
   }
@@ -290,8 +290,8 @@ function explore(packed) {
     state.markdown = parts.get("markdown") !== "off";
     const sort = parts.get("sort") || "";
     state.down = sort.startsWith("-");
-    const number = columns.findIndex(([name]) => name === sort.replace("-", ""));
-    state.sort = number < 0 ? null : number;
+    state.sort = every.find((one) => one.name === sort.replace("-", "")) || null;
+    choose(namesIn(parts.get("columns")) || firstNames);
     state.shown = PAGE;
     draw();
     say("");
@@ -316,6 +316,7 @@ function explore(packed) {
   window.addEventListener("popstate", follow);
   byId("keys").addEventListener("click", () => byId("help").showModal());
   byId("help").querySelector("button").addEventListener("click", () => byId("help").close());
+  tools();
   draw();
   follow();
 }

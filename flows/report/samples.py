@@ -78,7 +78,7 @@ def listed_samples(
 ) -> Iterator[dict[str, Any]]:
     """A short row for each of the `ranked` samples and their means, for a list of thousands.
 
-    `asked` begins the question or, without one, the response; `counts` are verdicts by label, and
+    `asked` begins the question or, without one, the response, which `answer` begins; `counts` are verdicts by label, and
     failed rows; `scores` are name, status and score; `failures` are kinds.
     """
     with store.reading() as connection:
@@ -89,12 +89,13 @@ def listed_samples(
         texts, counts = rows(_LIST_TEXTS), rows(_LIST_COUNTS)
         scores, failures = rows(_LIST_SCORES), rows(_LIST_FAILURES)
     for name, mean in ranked:
-        ((asked, metadata),) = texts[name]
+        ((asked, answer, metadata),) = texts[name]
         found = scores.get(name, [])
         metrics = Counter(metric for _, metric, *_ in found)
         yield {
             "id": name,
             "asked": asked,
+            "answer": answer,
             "mean": mean,
             "metadata": json.loads(metadata),
             "counts": {"entailed": 0, "contradicted": 0, "neutral": 0, "failed": 0}
@@ -219,7 +220,8 @@ def _citations_text(
 
 
 _LIST_TEXTS: Final = """
-SELECT sample_id, left(coalesce(user_input, response, ''), 160) AS asked, metadata
+SELECT sample_id, left(coalesce(user_input, response, ''), 160) AS asked,
+       left(coalesce(response, ''), 160) AS answer, metadata
 FROM samples WHERE run_id = $run
 """
 

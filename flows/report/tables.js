@@ -45,3 +45,22 @@ function sortable(slices) {
 }
 
 document.querySelectorAll("table.slices").forEach(sortable);
+
+// The beginnings of a formula, also after blanks and in full-width characters: the same as in the sheets of
+// `claimflow label export`.
+const FORMULA = /^'*(?:\s*[=+\-@＝＋－＠]|[\t\r\n])/;
+
+// A table as CSV for spreadsheet programs: null is empty, and no program takes a text for a formula.
+function csvOf(titles, rows) {
+  const cell = (value) => {
+    if (value === null || typeof value === "number") return value === null ? "" : String(value);
+    return `"${(FORMULA.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`;
+  };
+  return `\ufeff${[titles, ...rows].map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
+}
+
+function saveFile(name, text) {
+  const link = node("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}

@@ -1,0 +1,211 @@
+"""The list of samples in a report: its columns, its CSV and saved filters."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from claimflow.flows.quality.csv_sheets import escape_formula
+from claimflow.flows.report.html import html_report
+from claimflow.flows.report.run_document import RunDocument
+from claimflow.flows.store.store import Store
+from claimflow.flows.viewer.server import ViewServer
+from tests.flows.recorded_runs import Table, put_run, scores
+from tests.flows.viewing import serving, watched_page
+
+FORMULAS = {
+    "=1+1": '=HYPERLINK("https://evil.example")',
+    "@x": " +1",
+    "b": "'=1",
+    "c": "＝1",
+    "d": "plain, with \"quotes\"\nand a line",
+}
+"""Responses by sample: what a spreadsheet would take for a formula."""
+
+
+def steps(base: float) -> dict[str, Table]:
+    values = {name: base + number / 10 for number, name in enumerate(FORMULAS)}
+    rows = [
+        {
+            "sample_id": name,
+            "user_input": f"Question {name}?",
+            "response": text,
+            "metadata": json.dumps({"level": number, "<b>": text}),
+        }
+        for number, (name, text) in enumerate(FORMULAS.items())
+    ]
+    return {
+        "samples": Table("samples", rows),
+        "recall": scores("recall", values),
+        "precision": scores("precision", {name: 1 - value for name, value in values.items()}),
+    }
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = Store(tmp_path_factory.mktemp("list") / "s.duckdb")
+    for base in (0.2, 0.1):
+        put_run(store, steps(base))
+    return store
+
+
+@pytest.fixture(scope="module")
+def address(store: Store, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    with store.reading() as connection:
+        query = "SELECT run_id FROM audit.runs ORDER BY started_at, run_id"
+        (a,), (b,) = connection.execute(query).fetchall()
+    path.write_text(html_report(RunDocument(store, b), against=a), "utf-8")
+    return path.resolve().as_uri()
+
+
+@pytest.fixture(scope="module")
+def view(store: Store) -> Iterator[ViewServer]:
+    with serving(store) as view:
+        yield view
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with watched_page(browser) as page:
+        yield page
+
+
+def opened(page: Page, address: str) -> Page:
+    page.goto(address)
+    page.wait_for_selector("#list tbody tr")
+    return page
+
+
+def titles(page: Page) -> list[str]:
+    return page.locator("#list thead th").all_inner_texts()
+
+
+def downloaded(page: Page) -> tuple[bytes, list[list[str]]]:
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV").click()
+    content = download.value.path().read_bytes()
+    return content, list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+
+
+def test_columns_are_chosen_and_are_in_the_address(page: Page, address: str) -> None:
+    opened(page, address)
+    at_first = ["sample", "question", "mean", "✓", "✗", "?", "!", "changed claims", "B - A"]
+    assert titles(page) == at_first
+    page.locator("summary", has_text="Columns").click()
+    for name in ("question", "verdicts entailed", "failed rows"):
+        page.get_by_role("checkbox", name=name, exact=True).uncheck()
+    for name in ("answer", "recall", "recall, B - A", "level", "<b>"):
+        page.get_by_role("checkbox", name=name, exact=True).check()
+    chosen = [
+        "sample", "answer", "mean", "✗", "?", "changed claims", "B - A", "recall", "recall, B - A",
+        "level", "<b>",
+    ]  # fmt: skip
+    assert titles(page) == chosen
+    page.get_by_role("button", name="sort by level").click()
+    page.get_by_role("button", name="sort by level").click()
+    first = page.locator("#list tbody tr").first.locator("th, td").all_inner_texts()
+    assert first[0] == "d"
+    assert first[7:10] == ["0.500", "-0.100", "4"]
+    again = page.context.new_page()
+    opened(again, page.url)
+    assert titles(again) == [*chosen[:9], "level ▼", "<b>"]
+    assert again.url == page.url
+    again.close()
+    page.go_back()
+    opened(page, f"{address}#columns=[1,{{}}]&sort=nothing")
+    assert titles(page) == ["sample"]
+    opened(page, f"{address}#text=Question&columns=x")
+    assert titles(page) == at_first
+
+
+def test_the_csv_has_the_rows_and_columns_of_the_list(page: Page, address: str) -> None:
+    columns = json.dumps(["answer", "metric recall", "field level"])
+    opened(page, f"{address}#metric=recall&from=0.15&sort=-metric recall&columns={columns}")
+    content, rows = downloaded(page)
+    assert content.startswith(b"\xef\xbb\xbf")
+    names = list(FORMULAS)[:0:-1]
+    assert rows[0] == ["sample", "answer", "recall", "level"]
+    assert [row[0] for row in rows[1:]] == [escape_formula(name) for name in names]
+    assert [row[1] for row in rows[1:]] == [escape_formula(FORMULAS[name]) for name in names]
+    assert [row[2:] for row in rows[1:]] == [
+        ["0.5", "4"], ["0.4", "3"], ["0.3", "2"], ["0.2", "1"],
+    ]  # fmt: skip
+
+
+def test_a_formula_is_a_text_and_a_negative_number_a_number(page: Page, address: str) -> None:
+    columns = json.dumps(["answer", "difference recall"])
+    opened(page, f"{address}#columns={columns}")
+    _, rows = downloaded(page)
+    assert {tuple(row) for row in rows[1:]} == {
+        (escape_formula(name), escape_formula(text), "-0.1") for name, text in FORMULAS.items()
+    }
+    assert rows[0] == ["sample", "answer", "recall, B - A"]
+
+
+def test_the_viewer_has_the_columns_and_the_csv_too(page: Page, view: ViewServer) -> None:
+    page.goto(view.url)
+    columns = json.dumps(["answer", "field level"])
+    opened(page, f"http://127.0.0.1:{view.server_port}/run/latest#columns={columns}&sort=sample")
+    _, rows = downloaded(page)
+    found = {row[0]: row[1] for row in rows[1:]}
+    assert found == {escape_formula(name): escape_formula(text) for name, text in FORMULAS.items()}
+
+
+@pytest.mark.parametrize("where", ["file", "viewer"])
+def test_a_filter_is_saved_chosen_and_deleted(
+    page: Page, address: str, view: ViewServer, where: str
+) -> None:
+    if where == "viewer":
+        page.goto(view.url)
+        address = f"http://127.0.0.1:{view.server_port}/run/latest"
+    opened(page, f"{address}#metric=recall&from=0.25&sort=sample&sample=b")
+    form = page.get_by_role("form", name="Saved filters")
+    form.get_by_role("button", name="Save this filter").click()
+    expect(form.get_by_role("status")).to_have_text("A filter needs a name.")
+    form.get_by_label("Name of this filter").fill("<b>high</b>")
+    page.keyboard.press("Enter")
+    expect(form.get_by_role("status")).to_have_text("Saved: <b>high</b>")
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator("#list tbody tr")).to_have_count(5)
+    page.reload()
+    opened(page, f"{address}#sort=-score")
+    form.get_by_label("Saved filters").select_option("<b>high</b>")
+    expect(page.locator("#list tbody tr")).to_have_count(3)
+    assert parse_qs(urlsplit(page.url).fragment) == {
+        "metric": ["recall"], "from": ["0.25"], "sort": ["sample"],
+    }  # fmt: skip
+    form.get_by_role("button", name="Delete").click()
+    assert form.get_by_label("Saved filters").locator("option").all_inner_texts() == ["none"]
+    assert form.get_by_role("button", name="Delete").is_disabled()
+
+
+def test_a_browser_that_keeps_nothing_has_no_saved_filters(browser: Browser, address: str) -> None:
+    with watched_page(browser) as page:
+        refuses = "Object.defineProperty(window, 'localStorage', {get() { throw new Error(); }})"
+        page.add_init_script(refuses)
+        opened(page, address)
+        assert page.get_by_role("form", name="Saved filters").count() == 0
+        assert page.get_by_role("button", name="Download CSV").is_visible()
+
+
+def test_saved_data_of_another_page_does_no_harm(browser: Browser, address: str) -> None:
+    with watched_page(browser) as page:
+        hostile = json.dumps([["<img src=x onerror=x()>", "sort=sample"], 1, ["x"], [{}, {}]])
+        page.add_init_script(f"localStorage.setItem('claimflow filters', {json.dumps(hostile)})")
+        opened(page, address)
+        saved = page.get_by_label("Saved filters", exact=True).locator("option")
+        assert saved.all_inner_texts() == ["choose one", "<img src=x onerror=x()>"]
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_the_tools_fit_into_the_window(page: Page, address: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    opened(page, address)
+    page.locator("summary", has_text="Columns").click()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
