@@ -300,17 +300,28 @@ def distribution_chart(
     marks = []
     for low, up, count in zip(edges, edges[1:], counts, strict=False):
         told = f"{label}: {_number(low)} \u2013 {_number(up)}; samples: {count:,}"
-        place = {"x": x(low) + 0.5, "width": x(up) - x(low) - 1, "fill": MARK}
-        drawn = place | {"y": y(count), "height": height - y(count)}
+        left, thick = x(low) + 0.5, x(up) - x(low) - 1
+        linked = leads_to is not None and count
+        bar = _element(
+            "rect",
+            "" if linked else told,
+            x=left,
+            y=y(count),
+            width=thick,
+            height=height - y(count),
+            fill=MARK,
+        )
         if leads_to is None or not count:
-            marks.append(_element("rect", told, **drawn))
+            marks.append(bar)
             continue
         last = up == edges[-1]
         inside = [one for one in values if low <= one and (one < up or last)]
         # The whole column can be hit, since a bar of one sample may be a pixel high.
-        column = place | {"y": 0.0, "height": height, "fill_opacity": 0.0, "class": "column"}
-        bar = _element("rect", **drawn) + _element("rect", **column)
-        marks.append(_link(leads_to(min(inside), max(inside)), told, bar))
+        column = (
+            f'<rect class="column" x="{left:.5g}" y="0" width="{thick:.5g}" height="{height}" '
+            f'fill-opacity="0"/>'
+        )
+        marks.append(_link(leads_to(min(inside), max(inside)), told, bar + column))
     numbers = [x.low + (x.high - x.low) * place / 5 for place in range(6)]
     across = Axis(label, [(x(number), _number(number)) for number in numbers])
     up_to = Axis("samples", [(y(number), f"{number:,}") for number in range(0, high + 1, step)])

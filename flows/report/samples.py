@@ -78,8 +78,9 @@ def listed_samples(
 ) -> Iterator[dict[str, Any]]:
     """A short row for each of the `ranked` samples and their means, for a list of thousands.
 
-    `asked` begins the question or, without one, the response, which `answer` begins; `counts` are verdicts by label, and
-    failed rows; `scores` are name, status and score; `failures` are kinds.
+    `asked` is the beginning of the question or, without one, of the response, `answer` that of the
+    response; `counts` are verdicts by label, and failed rows; `scores` are name, status and score;
+    `failures` are kinds.
     """
     with store.reading() as connection:
 

@@ -78,9 +78,7 @@ def slice_tables(
     for field in dict.fromkeys(row["slice_field"] for row in rows):
         of_field = [row for row in rows if row["slice_field"] == field]
         metrics = {
-            row["name"]: SliceMetric(
-                row["name"], over_all.get(row["name"]), row["metric"] in lower
-            )
+            row["name"]: SliceMetric(row["name"], over_all.get(row["name"]), row["metric"] in lower)
             for row in of_field
         }
         scales = {name: _scale(of_field, metric) for name, metric in metrics.items()}

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, claim_id, claims, put_run
 from tests.flows.viewing import watched_page
-
 
 
 def wide(letter: str) -> str:

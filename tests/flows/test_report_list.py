@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -23,7 +22,7 @@ FORMULAS = {
     "@x": " +1",
     "b": "'=1",
     "c": "＝1",
-    "d": "plain, with \"quotes\"\nand a line",
+    "d": 'plain, with "quotes"\nand a line',
 }
 """Responses by sample: what a spreadsheet would take for a formula."""
 

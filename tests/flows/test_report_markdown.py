@@ -1,7 +1,6 @@
 """Markdown in the texts of a sample: its elements, its marks, and hostile texts."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest

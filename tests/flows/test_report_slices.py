@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,8 @@ MEANS = {
 
 
 def summary(metric: str, value: str | None, mean: float | None) -> dict[str, Any]:
-    around = {"low": None, "high": None} if mean is None else {"low": mean - 0.1, "high": mean + 0.1}
+    low, high = (None, None) if mean is None else (mean - 0.1, mean + 0.1)
+    around = {"low": low, "high": high}
     scored = 0 if mean is None else 3
     counts = {"n": 5, "n_scored": scored, "n_undefined": 4 - scored, "n_failed": 1}
     spread = dict.fromkeys(("micro_mean", "minimum", "median", "maximum"), mean)
@@ -49,7 +49,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         "samples": Table(
             "samples",
             [
-                {"sample_id": name, "response": name, "metadata": f'{{"topic": {json.dumps(topic)}}}'}
+                {"sample_id": name, "response": name, "metadata": json.dumps({"topic": topic})}
                 for name, topic in zip(names, topics, strict=True)
             ],
         ),
