@@ -1,6 +1,5 @@
 """A sample of a report beside the same sample of another run: texts, contexts and claims."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -143,11 +142,9 @@ def test_lines_are_marked_where_too_many_words_differ(page: Page, address: str) 
 
 
 def test_texts_that_are_too_long_are_not_compared(page: Page, address: str) -> None:
-    began = time.monotonic()
     detail = opened(page, address, "long")
     expect(detail.locator(".note")).to_contain_text("too long or too different")
     assert detail.locator("ins, del").count() == 0
-    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
