@@ -209,15 +209,6 @@ def _compare(store: Store, query: Mapping[str, str]) -> Response:
     return redirect._replace(headers={"Location": to})
 
 
-_PAGES: Final[Mapping[str, Callable[[Store, Mapping[str, str]], Response]]] = {
-    "/": _runs_page,
-    "/compare": _compare,
-    "/trend": _trend_page,
-    "/claim": _claim_page,
-}
-"""The pages that have one path."""
-
-
 def _of_run(store: Store, path: str, parameters: Mapping[str, str]) -> Response:
     """The report of a run, or what its script asks for: a sample, or the samples with a text."""
     name, _, part = path.partition("/")

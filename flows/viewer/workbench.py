@@ -21,6 +21,7 @@ from claimflow.flows.viewer.responses import (
     FILES,
     Request,
     Response,
+    error_response,
     file_response,
     json_response,
     page,
@@ -79,6 +80,8 @@ def sql_page(store: Store, request: Request, token: str) -> Response:
 
 def cancel_query(store: Store, request: Request, token: str) -> Response:  # noqa: ARG001
     """End the query that the form names, and say whether it was running."""
+    if request.method != "POST":
+        return error_response(HTTPStatus.NOT_FOUND, "there is no such page")
     cancellation = _RUNNING.get(request.form.get("id", ""))
     if cancellation is not None:
         cancellation.cancel()

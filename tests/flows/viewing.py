@@ -66,7 +66,9 @@ class Client:
         self, path: str, method: str, body: str | None, headers: Mapping[str, str | None]
     ) -> tuple[int, bytes, http.client.HTTPMessage]:
         connection = http.client.HTTPConnection("127.0.0.1", self.view.server_port, timeout=120)
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        sent: dict[str, str | None] = {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
         if body is not None:
             sent = {
                 "Origin": f"http://{self.host}",
