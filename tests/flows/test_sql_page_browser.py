@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from claimflow.flows.store.store import Store
@@ -170,6 +171,26 @@ def test_only_fifty_queries_are_kept_and_nonsense_is_no_query(page: Page) -> Non
     page.reload()
     answered(page, "SELECT 'new'")
     expect(page.locator("#past li")).to_have_count(50)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_answer_and_the_names_have_no_violation(
+    browser: Browser, view: ViewServer, scheme: str
+) -> None:
+    # The policy of the page forbids what axe puts into it.
+    with watched_page(browser, bypass_csp=True, color_scheme=scheme) as page:
+        page.goto(view.url)
+        page.goto(f"http://127.0.0.1:{view.server_port}/sql")
+        answered(page, SCORES)
+        page.locator("summary", has_text="Chart").click()
+        write(page, "SELECT 1 FROM la")
+        expect(page.locator("#names")).to_be_visible()
+        for width in (1440, 1024, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            found = Axe().run(page).response["violations"]
+            places = {(one["id"], node["html"][:15]) for one in found for node in one["nodes"]}
+            # The arrow keys of the editor scroll the names, which axe knows of comboboxes alone.
+            assert places <= {("scrollable-region-focusable", '<ul id="names" ')}
 
 
 def test_without_a_script_the_form_works(browser: Browser, view: ViewServer) -> None:
