@@ -70,13 +70,14 @@ class Client:
             name.replace("_", "-"): value for name, value in headers.items()
         }
         if body is not None:
-            sent = {
+            form: dict[str, str | None] = {
                 "Origin": f"http://{self.host}",
                 "Content-Type": "application/x-www-form-urlencoded",
                 "Content-Length": str(len(body.encode())),
-            } | sent
+            }
+            sent = form | sent
         connection.putrequest(method, path, skip_host=True)
-        usual = {"Host": self.host, "Cookie": f"other=1; {self.cookie}"}
+        usual: dict[str, str | None] = {"Host": self.host, "Cookie": f"other=1; {self.cookie}"}
         for name, value in (usual | sent).items():
             if value is not None:
                 connection.putheader(name, value)
