@@ -186,7 +186,13 @@ function explore(packed) {
     state.rows = state.sort === null ? found : sorted(found, state.sort.get, state.down);
     list.tHead.replaceChildren(node("tr", {}, columns.map(head)));
     list.tBodies[0].replaceChildren(...state.rows.slice(0, state.shown).map(line));
+    byId("more").hidden = state.rows.length <= state.shown;
     byId("matches").textContent = `${state.rows.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} samples in this page match`;
+  }
+  function more() {
+    const first = state.shown;
+    state.shown += PAGE;
+    list.tBodies[0].append(...state.rows.slice(first, state.shown).map(line));
     byId("more").hidden = state.rows.length <= state.shown;
   }
   function mark(row) {
@@ -244,6 +250,7 @@ function explore(packed) {
     const step = letter || { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const number = openers().indexOf(event.target);
     if (!step || (number < 0 && !letter)) return;
+    if (number + step === state.shown && state.rows.length > state.shown) more();
     const next = openers()[number < 0 ? 0 : number + step];
     if (next) next.focus();
     event.preventDefault();
@@ -308,15 +315,17 @@ function explore(packed) {
   filters.addEventListener("submit", (event) => event.preventDefault());
   byId("more").addEventListener("click", () => {
     const first = state.shown;
-    state.shown += PAGE;
-    draw();
+    more();
     openers()[first].focus();
   });
+  // A reader who scrolls to the end of the list gets more of it. An open sample is below it and must stay in place.
+  new IntersectionObserver((seen) => { if (!state.open && seen.some((one) => one.isIntersecting)) more(); }, { rootMargin: "800px" }).observe(byId("more"));
   document.addEventListener("keydown", keyed);
   window.addEventListener("popstate", follow);
   byId("keys").addEventListener("click", () => byId("help").showModal());
   byId("help").querySelector("button").addEventListener("click", () => byId("help").close());
   tools();
+  downloads();
   draw();
   follow();
 }

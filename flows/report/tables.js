@@ -59,6 +59,26 @@ function csvOf(titles, rows) {
   return `\ufeff${[titles, ...rows].map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
 }
 
+// The text of a cell, or its number; pictures are left out.
+function cellOf(cell) {
+  const copy = cell.cloneNode(true);
+  copy.querySelectorAll("svg, button").forEach((one) => one.remove());
+  const text = copy.textContent.trim();
+  return /^[+-]?\d[\d,]*(\.\d+)?$/.test(text) ? Number(text.replaceAll(",", "")) : text;
+}
+
+// A button below each table of the report, which the browser makes a file of.
+function downloads() {
+  for (const part of document.querySelectorAll("main .wide[aria-label]")) {
+    const made = part.querySelector("table");
+    const name = part.getAttribute("aria-label");
+    const rows = () => [...made.querySelectorAll("tbody tr")].map((row) => [...row.cells].map(cellOf));
+    const titles = () => [...made.tHead.rows[0].cells].map((cell) => cell.textContent.replace(/ [▲▼]$/, ""));
+    const save = () => saveFile(`${name.toLowerCase().replace(/\W+/g, "-")}.csv`, csvOf(titles(), rows()));
+    part.after(node("button", { type: "button", class: "copy", "aria-label": `${name} as CSV`, click: save }, "CSV"));
+  }
+}
+
 function saveFile(name, text) {
   const link = node("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
   link.click();

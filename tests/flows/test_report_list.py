@@ -208,3 +208,53 @@ def test_the_tools_fit_into_the_window(page: Page, address: str, width: int) -> 
     opened(page, address)
     page.locator("summary", has_text="Columns").click()
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_a_long_list_goes_on_where_a_reader_scrolls_or_walks(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("long")
+    store = Store(folder / "s.duckdb")
+    rows = [{"sample_id": f"s{number:03}", "response": "a"} for number in range(350)]
+    run_id = put_run(
+        store,
+        {
+            "samples": Table("samples", rows),
+            "recall": scores("recall", {row["sample_id"]: 0.5 for row in rows}),
+        },
+    )
+    path = folder / "page.html"
+    path.write_text(html_report(RunDocument(store, run_id), samples=350), "utf-8")
+    with watched_page(browser) as page:
+        page.goto(path.as_uri())
+        shown = page.locator("#list tbody tr")
+        expect(shown).to_have_count(100)
+        shown.last.scroll_into_view_if_needed()
+        expect(shown.nth(100)).to_be_attached()
+        # An open sample is below the list: it does not move away.
+        page.goto(f"{path.as_uri()}#sample=s099")
+        page.reload()
+        expect(page.locator("#detail h3")).to_have_text("Sample s099")
+        page.locator("#detail button.next").click()
+        expect(page.locator("#detail h3")).to_have_text("Sample s100")
+        expect(shown).to_have_count(100)
+        page.keyboard.press("Escape")
+        page.evaluate("window.scrollTo(0, 0)")
+        page.locator("#list button.open").nth(99).focus()
+        page.keyboard.press("j")
+        expect(page.locator("#list button.open").nth(100)).to_be_focused()
+
+
+def test_the_tables_of_a_report_are_taken_along(page: Page, address: str) -> None:
+    opened(page, address)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="What changed, by metric as CSV").click()
+    assert download.value.suggested_filename == "what-changed-by-metric.csv"
+    text = download.value.path().read_bytes().decode("utf-8-sig")
+    titles, *rows = csv.reader(io.StringIO(text))
+    shown = page.get_by_role("group", name="What changed, by metric").locator("thead th")
+    assert titles == shown.all_inner_texts()
+    assert {row[0]: row[titles.index("B - A")] for row in rows} == {
+        "recall": "-0.1",
+        "precision": "0.1",
+    }
