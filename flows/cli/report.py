@@ -17,7 +17,7 @@ from claimflow.flows.cli.options import (
     add_store_options,
     positive,
 )
-from claimflow.flows.cli.output import write_bytes, write_text
+from claimflow.flows.cli.output import write_bytes, write_message, write_text
 from claimflow.flows.cli.stores import readable_run, readable_store, run_named
 from claimflow.flows.errors import Fault, InputError
 
@@ -199,6 +199,12 @@ def view(options: Namespace) -> int:
 
     store = readable_store(options)
     store_version(store)
+    try:
+        with store.reading():
+            pass
+    except InputError as error:
+        # The SQL page reads it all the same.
+        write_message(f"claimflow: {error}")
     with ViewServer(store, options.port) as server, suppress(KeyboardInterrupt):
         print(f"{server.url} shows {store.path}; stop it with Ctrl-C", flush=True)
         server.serve_forever()

@@ -13,6 +13,8 @@ const nothing = Object.freeze({ label: "", comment: "", seen: false });
 const of = (row) => given.get(row) || nothing;
 let place = 0;
 let saved = true;
+// All are labelled: a key that is pressed once too often must not change the last label.
+let resting = false;
 
 // Characters that change the direction of text, so that it would be displayed in another order.
 const directionMarks = /[\u202A-\u202E\u2066-\u2069]/g;
@@ -106,22 +108,29 @@ function say(row, change) {
 }
 
 function label(value) {
+  if (resting) return;
   const row = shown[place];
   if (value !== of(row).label) say(row, { label: value });
   if (value === "") show();
-  else if (shown.every((one) => of(one).label !== "")) { finish(); go(1); }
+  else if (shown.every((one) => of(one).label !== "")) {
+    const [before, first] = [place, byId("done").hidden];
+    go(1);
+    finish();
+    resting = first || place === before;
+  }
   else go(1);
 }
 
 function finish() {
   const done = byId("done");
   done.hidden = false;
-  done.replaceChildren("All rows are labelled. ");
+  done.replaceChildren("All rows are labelled; ← goes back to change one. ");
   if (server) done.append(Object.assign(document.createElement("a"), { href: `/label/results?${server.address}`, textContent: "What the labels say" }));
   else done.append("Save the sheet.");
 }
 
 function go(step) {
+  resting = false;
   place = Math.min(shown.length - 1, Math.max(0, place + step));
   show();
 }
@@ -173,7 +182,7 @@ function show() {
 function choice(value, key) {
   const button = document.createElement("button");
   Object.assign(button, { type: "button", value, textContent: `${value} (${key})` });
-  button.addEventListener("click", () => label(value));
+  button.addEventListener("click", () => { resting = false; label(value); });
   return button;
 }
 
@@ -244,6 +253,7 @@ function start() {
   }
   byId("question").textContent = sheet.question;
   const keys = sheet.values.map((value, number) => choice(value, number + 1));
+  byId("last").textContent = String(Math.max(sheet.values.length, 1));
   byId("choices").append(...(keys.length ? keys : [rating()]), choice(sheet.unsure, "u"));
   byId("comment").addEventListener("change", (event) => say(shown[place], { comment: event.target.value }));
   byId("back").addEventListener("click", () => go(-1));

@@ -4,9 +4,8 @@ import json
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import duckdb
 import polars as pl
@@ -38,6 +37,7 @@ from claimflow.flows.quality.step_calibration import (
     paired_targets,
 )
 from claimflow.flows.report.label_form import label_page
+from claimflow.flows.report.templates import address
 from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.results import all_runs, chosen_run
@@ -85,11 +85,22 @@ class _Sheet(NamedTuple):
     who: str
 
     @property
-    def address(self) -> str:
+    def parameters(self) -> dict[str, str | int]:
         """The parameters of the address."""
         names = {"run": self.run_id, "of": self.kind, "step": self.step, "metric": self.metric}
         drawn = {"sample": self.size, "by": self.by, "seed": self.seed, "who": self.who}
-        return urlencode({name: value for name, value in (names | drawn).items() if value != ""})
+        return {name: value for name, value in (names | drawn).items() if value != ""}
+
+    @property
+    def address(self) -> str:
+        """The parameters as they are in the address."""
+        return urlencode(self.parameters)
+
+
+@lru_cache(maxsize=8)
+def live_store(store: Store) -> Store:
+    """The store itself, for what is written: all requests share it, and wait for each other."""
+    return store if store.read_path == store.path else Store(store.path, wait=LABEL_SECONDS)
 
 
 def handle_label_request(store: Store, request: Request, token: str) -> Response:
@@ -97,7 +108,7 @@ def handle_label_request(store: Store, request: Request, token: str) -> Response
 
     Raises `InputError` and `StoreError`, which become pages.
     """
-    live = Store(store.path, wait=LABEL_SECONDS)
+    live = live_store(store)
     what = (request.method, request.path.removeprefix("/label"))
     if what == ("GET", ""):
         return _choice(live, request.query)
@@ -228,7 +239,7 @@ def _sheet_of(store: Store, query: Mapping[str, str]) -> _Sheet:
     if what:
         try:
             kind, step, metric = map(str, json.loads(what))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise InputError([Fault("what", "is not what the form offers", "choose one")]) from None
     else:
         kind, step, metric = (query.get(name, "") for name in ("of", "step", "metric"))
@@ -267,12 +278,12 @@ def _whole_number(name: str, text: str, lowest: int, highest: int, faults: list[
 
 
 def _drawn(store: Store, sheet: _Sheet) -> DrawnRows:
-    return _remembered_draw(store.path, *sheet[:-1])
+    return _remembered_draw(store, *sheet[:-1])
 
 
 @lru_cache(maxsize=8)
 def _remembered_draw(
-    path: Path,
+    store: Store,
     run_id: str,
     kind: Kind,
     step: str,
@@ -282,7 +293,6 @@ def _remembered_draw(
     seed: int,
 ) -> DrawnRows:
     """The rows of a draw: each label needs them, and the rows of a run do not change."""
-    store = Store(path, wait=LABEL_SECONDS)
     with store.reading() as connection:
         targets = label_targets(connection, run_id, kind)
     for target in targets:
@@ -393,6 +403,7 @@ class _Differing(NamedTuple):
     subject: str
     lines: list[str]
     decided: str | None
+    decided_by: str | None
 
 
 def _differing(labels: pl.DataFrame, subjects: Collection[str]) -> list[_Differing]:
@@ -403,13 +414,14 @@ def _differing(labels: pl.DataFrame, subjects: Collection[str]) -> list[_Differi
         given = [one for one in of.iter_rows(named=True) if not one["adjudicates"]]
         answers = {_text_of(one) for one in given} - {""}
         if len(answers) > 1 or UNSURE in answers:
-            decided = [_text_of(one) for one in of.filter("adjudicates").iter_rows(named=True)]
+            decided = of.filter("adjudicates").to_dicts()
             lines = [
                 f"{one['annotator']}: {_text_of(one) or 'no label'}"
                 + (f" ({one['comment']})" if one["comment"] else "")
                 for one in given
             ]
-            found.append(_Differing(subject, lines, decided[0] if decided else None))
+            answer, who = (_text_of(decided[0]), decided[0]["annotator"]) if decided else ("", "")
+            found.append(_Differing(subject, lines, answer or None, who or None))
     return found
 
 
@@ -446,12 +458,14 @@ def _results(store: Store, query: Mapping[str, str]) -> Response:
         draws=paired.drawing if paired else None,
         judged=_judge_agreement(paired) if paired else None,
         differing=[
-            {"text": _short_text(texts[one.subject], drawn.target.kind), **one._asdict()}
+            _named_row(texts[one.subject], drawn.target) | one._asdict()
             for one in differing[:_LISTED]
         ],
+        misjudged=_misjudged(paired, texts) if paired else [],
         more=max(len(differing) - _LISTED, 0),
         open=sum(one.decided is None for one in differing),
         address=sheet.address,
+        fields=[*sheet._replace(who="").parameters.items()],
     )
     return Response(HTTPStatus.OK, body)
 
@@ -478,11 +492,13 @@ def _of_all(pairs: PairedLabels) -> list[CorrectedRate]:
 def _sentence(rate: CorrectedRate) -> str:
     """What people would say of all rows, beside what the judge says."""
     value, low, high = rate.corrected
-    named = f"people would say {_figure(value)}, not {_figure(rate.judged)}"
-    if _figure(value) == _figure(rate.judged):
-        named = f"people would say {_figure(value)}, as the judge does"
-    between = "" if low is None else f"; between {_figure(low)} and {_figure(high)}"
-    return f"{rate.what}: {named}{between} (95 %)"
+    people, judge = f"{rate.what}: people would say {_figure(value)}", _figure(rate.judged)
+    if low is None or high is None:
+        return f"{people}; the judge says {judge}"
+    people += f", between {_figure(low)} and {_figure(high)}"
+    if low <= rate.judged <= high:
+        return f"{people}; the judge's {judge} is within that"
+    return f"{people}, not {judge} as the judge does"
 
 
 def _figure(value: float | None) -> str:
@@ -515,7 +531,23 @@ def _agreeing_pairs(people: pl.DataFrame) -> list[dict[str, Any]]:
     )
 
 
-def _short_text(row: Mapping[str, Any], kind: Kind) -> str:
-    """The text by which a reader knows a row: its claim, else the last text that was read."""
-    texts = (row[name] for name in ("claim", *reversed(TEXT_COLUMNS[kind])))
-    return next(str(text) for text in texts if text)
+def _misjudged(pairs: PairedLabels, texts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The labelled texts of a sheet of which the judge says what people do not."""
+    found = []
+    for row in pairs.usable:
+        subject = pairs.subjects[row]
+        people, judge = pairs.consensus[row], pairs.judge_result(row)
+        if subject in texts and judge is not None and pairs.target.values and people != judge:
+            named = _named_row(texts[subject], pairs.target)
+            found.append({**named, "people": people, "judge": judge})
+    return found[:_LISTED]
+
+
+def _named_row(row: Mapping[str, Any], target: LabelTarget) -> dict[str, str]:
+    """A drawn row as a link to its sample: its claim, else the last text that was read."""
+    texts = (row[name] for name in ("claim", *reversed(TEXT_COLUMNS[target.kind])))
+    sample = address({"sample": row["sample_id"]})
+    return {
+        "text": next(str(text) for text in texts if text),
+        "link": f"/run/{quote(target.run_id, safe='')}{sample}",
+    }

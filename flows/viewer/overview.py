@@ -1,7 +1,8 @@
 """The runs of a store by pipeline, and the means of a metric over the runs, for the viewer."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -9,6 +10,13 @@ import polars as pl
 from markupsafe import Markup
 
 from claimflow.flows.quality.claim_changes import Provenance, step_changes, step_provenance
+from claimflow.flows.quality.metric_differences import (
+    Finding,
+    MetricDifference,
+    conversation_units,
+    metric_differences,
+    paired_scores,
+)
 from claimflow.flows.report.comparison_text import step_change_text
 from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.plots import (
@@ -49,7 +57,7 @@ SORTS: Final = {
 class Headline(NamedTuple):
     """A metric of a pipeline: its newest mean, and the change since the run before with one.
 
-    `finding` is better or worse where the intervals of the two do not overlap, else unclear.
+    The change is over the samples scored in both, and `finding` that of `claimflow diff`.
     """
 
     scores: str
@@ -60,15 +68,19 @@ class Headline(NamedTuple):
     scored: int
     of: int
     change: float | None
-    finding: str
+    finding: Finding
     plot: Markup | None
 
 
 class PipelineRuns(NamedTuple):
-    """The runs of a pipeline as rows for the page, and its metrics; `left_out` are older runs."""
+    """The runs of a pipeline as rows for the page, and its metrics.
+
+    `more_metrics` and `left_out`, older runs, are not in them.
+    """
 
     name: str
     headlines: list[Headline]
+    more_metrics: int
     runs: list[dict[str, Any]]
     left_out: int
 
@@ -124,8 +136,11 @@ def pipelines(
     *,
     sort: str = "-started",
     every: bool = False,
+    every_metric: bool = False,
 ) -> list[PipelineRuns]:
     """The pipelines of a store, that with the newest run first, with their runs.
+
+    `every` run and `every_metric` are listed where asked for, else the first ones.
 
     `sort` is one of `SORTS`, behind a minus for the largest first.
     """
@@ -140,6 +155,7 @@ def pipelines(
             rows.filter(pl.col("pipeline") == name),
             means.filter(pl.col("pipeline") == name),
             counts[name],
+            every_metric=every_metric,
         )
         for name in chosen["pipeline"].unique(maintain_order=True)
     ]
@@ -189,7 +205,13 @@ def runs_table(store: Store, wanted: RunFilter, *, sort: str = "-started") -> pl
 
 
 def _pipeline(
-    store: Store, name: str, rows: pl.DataFrame, means: pl.DataFrame, count: int
+    store: Store,
+    name: str,
+    rows: pl.DataFrame,
+    means: pl.DataFrame,
+    count: int,
+    *,
+    every_metric: bool,
 ) -> PipelineRuns:
     following = _followers(rows)
     by_run = means.rows_by_key("run_id", named=True)
@@ -201,7 +223,9 @@ def _pipeline(
         }
         for run in rows.iter_rows(named=True)
     ]
-    return PipelineRuns(name, list(_headlines(store, means)), listed, count - rows.height)
+    headlines = _headlines(store, means)
+    shown = headlines if every_metric else headlines[:_HEADLINES]
+    return PipelineRuns(name, shown, len(headlines) - len(shown), listed, count - rows.height)
 
 
 def _followers(table: pl.DataFrame) -> set[str]:
@@ -214,45 +238,58 @@ def _followers(table: pl.DataFrame) -> set[str]:
     return found
 
 
-def _headlines(store: Store, means: pl.DataFrame) -> Iterator[Headline]:
-    """The metrics of the newest run that has means."""
+def _headlines(store: Store, means: pl.DataFrame) -> list[Headline]:
+    """The metrics of the newest run that has means, those of claims first."""
     if means.is_empty():
-        return
+        return []
     newest_run = means["run_id"][-1]
     with store.reading() as connection:
-        lower = metric_kinds(connection, newest_run).lower
-    newest = means.filter(pl.col("run_id") == newest_run)
-    for row in newest.head(_HEADLINES).iter_rows(named=True):
+        kinds = metric_kinds(connection, newest_run)
+    newest = means.filter(pl.col("run_id") == newest_run).sort(
+        pl.col("metric").is_in(kinds.claims), descending=True, maintain_order=True
+    )
+    found = []
+    for row in newest.iter_rows(named=True):
         same = (pl.col("scores") == row["scores"]) & (pl.col("metric") == row["metric"])
         past = [_past_mean(one) for one in means.filter(same).iter_rows(named=True)]
-        earlier = [one for one in past[:-1] if one.mean is not None]
-        change, finding = _change(earlier[-1], past[-1]) if earlier else (None, "unclear")
-        if row["metric"] in lower:
-            finding = {"better": "worse", "worse": "better"}.get(finding, finding)
+        change, finding = _change(store, past, row["name"])
         drawn = sparkline_svg(past[-_TREND:], row["metric"])
-        yield Headline(
-            row["scores"],
-            row["metric"],
-            row["name"],
-            row["metric"] in lower,
-            past[-1],
-            row["n_scored"],
-            row["n"],
-            change,
-            finding,
-            None if drawn is None else Markup(drawn),  # noqa: S704, escaped where it is drawn
+        found.append(
+            Headline(
+                row["scores"],
+                row["metric"],
+                row["name"],
+                row["metric"] in kinds.lower,
+                past[-1],
+                row["n_scored"],
+                row["n"],
+                change,
+                finding,
+                None if drawn is None else Markup(drawn),  # noqa: S704, escaped where it is drawn
+            )
         )
+    return found
 
 
-def _change(before: PastMean, now: PastMean) -> tuple[float | None, str]:
-    """The difference of two means, and whether it is for the better where more is better."""
-    if before.mean is None or now.mean is None:
+def _change(store: Store, past: Sequence[PastMean], name: str) -> tuple[float | None, Finding]:
+    """The difference from the run before with a mean, over the samples scored in both."""
+    before = [one for one in past[:-1] if one.mean is not None]
+    if not before or past[-1].mean is None:
         return None, "unclear"
-    change = now.mean - before.mean
-    if None in (before.low, before.high, now.low, now.high):
-        return change, "unclear"
-    apart = now.low > before.high or now.high < before.low  # type: ignore[operator]
-    return change, ("better" if change > 0 else "worse") if apart else "unclear"
+    found = _differences(store, before[-1].run_id, past[-1].run_id).get(name)
+    if found is None or found.difference is None:
+        return None, "unclear"
+    return found.difference.mean, found.finding
+
+
+@lru_cache(maxsize=32)
+def _differences(store: Store, a: str, b: str) -> Mapping[str, MetricDifference]:
+    """The metrics of two runs that have ended, compared as `claimflow diff` does."""
+    with store.reading() as connection:
+        pairs = paired_scores(connection, a, b)
+        units = conversation_units(connection, b)
+        lower = metric_kinds(connection, a, b).lower
+    return {one.metric: one for one in metric_differences(pairs, units, lower=lower)}
 
 
 def _past_mean(row: Mapping[str, Any]) -> PastMean:

@@ -21,9 +21,9 @@ from claimflow.flows.store.runs import account, add_tag, remove_tag, tags
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.labelling import (
     LABEL_PATHS,
-    LABEL_SECONDS,
     check_name,
     handle_label_request,
+    live_store,
 )
 from claimflow.flows.viewer.overview import (
     SORTS,
@@ -64,7 +64,8 @@ def handle_request(store: Store, request: Request, *, token: str) -> Response:
         if request.path in _FORMS:
             return _FORMS[request.path](store, request, token)
     except InputError as error:
-        return error_response(HTTPStatus.NOT_FOUND, *map(str, error.faults))
+        wrong = HTTPStatus.BAD_REQUEST if request.path in _FORMS else HTTPStatus.NOT_FOUND
+        return error_response(wrong, *map(str, error.faults))
     except StoreError as error:
         return error_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
     return error_response(HTTPStatus.NOT_FOUND, "there is no such page")
@@ -73,7 +74,7 @@ def handle_request(store: Store, request: Request, *, token: str) -> Response:
 def _runs_page(store: Store, query: Mapping[str, str]) -> Response:
     """The runs by pipeline, with the means of the newest and their change."""
     wanted = RunFilter(*(query.get(name, "") for name in RunFilter._fields))
-    chosen = wanted._asdict() | {name: query.get(name, "") for name in ("sort", "all")}
+    chosen = wanted._asdict() | {name: query.get(name, "") for name in ("sort", "all", "metrics")}
     sort = chosen["sort"] if chosen["sort"].lstrip("-") in SORTS else "-started"
     if query.get("as") in FILES:
         return file_response(runs_table(store, wanted, sort=sort), query["as"], "runs")
@@ -82,7 +83,9 @@ def _runs_page(store: Store, query: Mapping[str, str]) -> Response:
         kept = {name: value for name, value in (chosen | changes).items() if value}
         return f"/?{urlencode(kept)}"
 
-    found = pipelines(store, wanted, sort=sort, every=bool(chosen["all"]))
+    found = pipelines(
+        store, wanted, sort=sort, every=bool(chosen["all"]), every_metric=chosen["metrics"] == "all"
+    )
     going = sum(run["status"] == "running" for one in found for run in one.runs)
     body = page(
         "runs",
@@ -104,7 +107,7 @@ def _runs_page(store: Store, query: Mapping[str, str]) -> Response:
 
 def _tags_page(store: Store, request: Request, token: str) -> Response:
     """The tags of a run, which a form gives and removes; they are written to the store itself."""
-    live = Store(store.path, wait=LABEL_SECONDS)
+    live = live_store(store)
     run_id = chosen_run(live, request.query.get("run", ""))
     tag, who = (request.form.get(name, "").strip() for name in ("tag", "who"))
     errors: list[str] = []

@@ -87,7 +87,10 @@ def file_response(frame: pl.DataFrame, wanted: str, name: str) -> Response:
         "Content-Type": FILES[wanted],
         "Content-Disposition": f'attachment; filename="{name}.{wanted}"',
     }
-    content = encode_table(frame, "csv" if wanted == "csv" else "parquet")
+    try:
+        content = encode_table(frame, "csv" if wanted == "csv" else "parquet")
+    except pl.exceptions.ComputeError as error:
+        return error_response(HTTPStatus.BAD_REQUEST, f"cast it to a type of {wanted}: {error}")
     return Response(HTTPStatus.OK, content, headers=headers)
 
 

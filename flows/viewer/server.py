@@ -3,14 +3,17 @@
 import secrets
 import sys
 import threading
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.store import Store
+from claimflow.flows.viewer.labelling import LABEL_SECONDS, live_store
 from claimflow.flows.viewer.pages import WRITTEN, handle_request
 from claimflow.flows.viewer.responses import Request, Response, error_response
 
@@ -48,6 +51,7 @@ class ViewServer(ThreadingHTTPServer):
     def __init__(self, store: Store, port: int) -> None:
         """Listen on `port`, or on any free one for 0. Raises `InputError` where it is in use."""
         self.store = store
+        store.wait = min(store.wait, LABEL_SECONDS)
         self._changed = threading.Condition()
         self._answering = 0
         self.wrote = False
@@ -78,7 +82,7 @@ class ViewServer(ThreadingHTTPServer):
         with self._changed:
             self._changed.wait_for(lambda: self._answering == 0, self._CLOSE_SECONDS)
         if self.wrote:
-            refresh_read_copy(Store(self.store.path))
+            refresh_read_copy(live_store(self.store))
 
     @property
     def url(self) -> str:
@@ -91,6 +95,10 @@ class ViewServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
+class _BadRequestError(Exception):
+    """The request cannot be read."""
+
+
 class _RequestHandler(BaseHTTPRequestHandler):
     server: ViewServer
     timeout = 30
@@ -98,15 +106,26 @@ class _RequestHandler(BaseHTTPRequestHandler):
     error_message_format = "%(code)d %(message)s"
 
     def do_GET(self) -> None:
-        self._send(self._check_host() or self._authenticate() or self._handle({}))
+        self._answer(self._check_host, self._authenticate, lambda: self._handle({}))
 
     def do_POST(self) -> None:
-        self._send(
-            self._check_host()
-            or self._check_form_headers()
-            or self._authenticate()
-            or self._handle_form()
+        self._answer(
+            self._check_host, self._check_form_headers, self._authenticate, self._handle_form
         )
+
+    def _answer(self, *steps: Callable[[], Response | None]) -> None:
+        """Send the response of the first step that has one."""
+        try:
+            response = next(filter(None, (step() for step in steps)))
+        except _BadRequestError as error:
+            response = error_response(HTTPStatus.BAD_REQUEST, str(error))
+        except Exception as error:
+            # A fault of claimflow: the page and the terminal say which, and other pages go on.
+            what = escape_controls(f"{type(error).__name__}: {error}"[:500])
+            where = escape_controls(f"{self.command} {self.path[:200]}")
+            print(f"claimflow: {where}: {what}", file=sys.stderr)
+            response = error_response(HTTPStatus.INTERNAL_SERVER_ERROR, what)
+        self._send(response)
 
     def version_string(self) -> str:
         """The Server header, without a version."""
@@ -123,7 +142,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
     def _authenticate(self) -> Response | None:
         """Accept the cookie with the key, or exchange the key in the URL for the cookie."""
-        url, key = urlsplit(self.path), self.server.key
+        url, key = _split(self.path), self.server.key
         if _equal(_first_values(url.query).get("key", ""), key):
             cookie = f"{self.server.cookie}={key}; HttpOnly; SameSite=Strict; Path=/"
             redirect = error_response(HTTPStatus.SEE_OTHER, "the key is in a cookie now")
@@ -144,7 +163,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             return error_response(HTTPStatus.LENGTH_REQUIRED, "send a Content-Length")
-        if int(length) > _MAX_FORM_BYTES:
+        if len(length) > len(str(_MAX_FORM_BYTES)) or int(length) > _MAX_FORM_BYTES:
             message = f"a form has at most {_MAX_FORM_BYTES:,} bytes"
             return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
         return None
@@ -155,13 +174,20 @@ class _RequestHandler(BaseHTTPRequestHandler):
         if not _equal(form.get("token", ""), self.server.token):
             message = "the page is from before this server was started: open it again"
             return error_response(HTTPStatus.FORBIDDEN, message)
-        self.server.wrote |= urlsplit(self.path).path in WRITTEN
         return self._handle(form)
 
     def _handle(self, form: dict[str, str]) -> Response:
         url = urlsplit(self.path)
         request = Request(self.command, url.path, _first_values(url.query), form)
-        return handle_request(self.server.store, request, token=self.server.token)
+        server = self.server
+        if server.wrote and not url.path.startswith("/label"):
+            # The other pages read the copy.
+            refresh_read_copy(live_store(server.store))
+            server.wrote = False
+        response = handle_request(server.store, request, token=server.token)
+        written = self.command == "POST" and url.path in WRITTEN
+        server.wrote |= written and response.status == HTTPStatus.OK
+        return response
 
     def _send(self, response: Response) -> None:
         body = response.body
@@ -179,7 +205,17 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
 def _first_values(query: str) -> dict[str, str]:
     """The first value of each parameter of a query string or form."""
-    return {name: values[0] for name, values in parse_qs(query, max_num_fields=20).items()}
+    try:
+        return {name: values[0] for name, values in parse_qs(query, max_num_fields=20).items()}
+    except ValueError:
+        raise _BadRequestError("a request has at most 20 parameters") from None
+
+
+def _split(path: str) -> SplitResult:
+    try:
+        return urlsplit(path)
+    except ValueError:
+        raise _BadRequestError("the address cannot be read") from None
 
 
 def _equal(given: str, secret: str) -> bool:

@@ -143,11 +143,14 @@ def test_claims_are_good_or_bad(browser: Browser, tmp_path: Path) -> None:
     at(page, "Text 1 of 3: 0 labelled")
     page.keyboard.press("1")
     page.get_by_role("button", name="Back").click()
-    page.get_by_role("button", name="No label").click()
+    page.get_by_role("button", name="Clear the label").click()
     at(page, "Text 1 of 3: 0 labelled")
     for _ in range(3):
         page.keyboard.press("2")
-    expect(page.locator("#done")).to_have_text("All rows are labelled. Save the sheet.")
+    # A key too many changes nothing.
+    page.keyboard.press("1")
+    done = "All rows are labelled; ← goes back to change one. Save the sheet."
+    expect(page.locator("#done")).to_have_text(done)
     assert column(saved(page, tmp_path), "label") == ["bad"] * 3
     nothing_ran(seen)
 

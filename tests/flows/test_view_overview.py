@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import polars as pl
 import pytest
 
+from claimflow.flows.quality.comparison import compare
 from claimflow.flows.report.formatting import escape_controls, format_duration
 from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
@@ -44,9 +45,11 @@ def summary(metric: str, mean: float | None) -> dict[str, Any]:
 
 def put_night(store: Store, mean: float, *, pipeline: str = "nightly", **settings: Any) -> str:
     """A run with faithfulness of that mean, and hallucination, of which less is better."""
+    names = "abcdefghijkl"
     tables = {
-        "samples": samples(["a", "b"]),
-        "faithfulness": scores("faithfulness", {"a": mean, "b": "failed"}),
+        "samples": samples(list(names)),
+        "faithfulness": scores("faithfulness", dict.fromkeys(names, mean) | {"b": "failed"}),
+        "hallucination": scores("hallucination", dict.fromkeys(names, 1 - mean)),
         "summary": Table(
             "summaries",
             [summary("faithfulness", mean), summary("hallucination", 1 - mean)],
@@ -89,12 +92,30 @@ def test_a_pipeline_has_its_newest_means_and_their_change(nights: tuple[Store, l
     assert [one.change for one in first.headlines] == [None, None]
 
 
-def test_a_change_within_the_intervals_is_not_called_better_or_worse(tmp_path: Any) -> None:
+def test_the_change_is_that_of_the_comparison(tmp_path: Any) -> None:
     store = Store(tmp_path / "s.duckdb")
-    for mean in (0.7, 0.72):
+    for mean in (0.7, 0.7):
         put_night(store, mean)
-    ((one, _),) = [found.headlines for found in pipelines(store)]
-    assert one.finding == "unclear"
+    ((one, other),) = [found.headlines for found in pipelines(store)]
+    assert (one.finding, one.change, other.finding) == ("same", 0, "same")
+    runs = [run["run_id"] for run in pipelines(store)[0].runs]
+    compared = {found.metric: found for found in compare(store, runs[1], runs[0]).metrics}
+    assert one.finding == compared[one.name].finding
+
+
+def test_metrics_of_claims_come_first_and_others_are_counted(tmp_path: Any) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    names = [f"a{number}" for number in range(9)]
+    rows = [summary(name, 0.5) for name in (*names, "faithfulness")]
+    put_run(store, {"samples": samples(["a"]), "summary": Table("summaries", rows)})
+    (found,) = pipelines(store)
+    assert [one.metric for one in found.headlines] == ["faithfulness", *names[:7]]
+    assert found.more_metrics == 2
+    (found,) = pipelines(store, every_metric=True)
+    assert (len(found.headlines), found.more_metrics) == (10, 0)
+    with serving(store) as view:
+        page = Client(view).ask("/")[1]
+    assert '<a href="/?metrics=all">2 more metrics</a>' in page
 
 
 def test_runs_are_filtered_and_sorted(nights: tuple[Store, list[str]]) -> None:

@@ -78,7 +78,7 @@ def label_all(page: Page, *, swap: str = "") -> None:
         expect(page.locator("#progress")).to_contain_text(f"{number} labelled")
         claim = claim_shown(page)
         page.keyboard.press("3" if claim == swap else KEYS[claim])
-    expect(page.locator("#done")).to_contain_text("All rows are labelled.")
+    expect(page.locator("#done")).to_contain_text("All rows are labelled")
     expect(page.locator("#stored")).to_have_text("All labels are stored.")
 
 
@@ -103,7 +103,7 @@ def test_people_label_by_keys_and_their_labels_are_stored(
         )
         assert stored == [(9, 6, "ann", "claimflow view", False, False, 1.0)]
         page.get_by_role("link", name="What the labels say").click()
-        expect(page.locator("main")).to_contain_text("entailed: people would say 33 %")
+        expect(page.locator("main")).to_contain_text("entailed: people would say 33 %, between ")
         expect(page.locator("main")).to_contain_text("The judge agrees with people on 9 of 9 rows.")
         # The next person begins anew, and differs on one claim.
         opened(page, view, address("/label/sheet", who="bob"))
@@ -113,7 +113,8 @@ def test_people_label_by_keys_and_their_labels_are_stored(
             "ann and bob gave the same label to 4 of the 6 texts that both labelled."
         )
         expect(page.locator("main")).to_contain_text("2 not decided yet.")
-        page.get_by_role("link", name="Decide").click()
+        page.get_by_label("Who decides").fill("eve")
+        page.get_by_role("button", name="Decide").click()
         expect(page.locator("#progress")).to_have_text(f"Text 1 of 2{SAME}: 0 labelled")
         expect(page.locator("#said")).to_contain_text("ann: entailed")
         expect(page.locator("#said")).to_contain_text("bob: neutral")
@@ -122,6 +123,7 @@ def test_people_label_by_keys_and_their_labels_are_stored(
         expect(page.locator("#stored")).to_have_text("All labels are stored.")
         page.get_by_role("link", name="What the labels say").click()
         expect(page.locator("main")).to_contain_text("0 not decided yet.")
+        expect(page.locator("#differing ~ div")).to_contain_text("entailed (eve)")
         expect(page.locator("main")).to_contain_text("The judge agrees with people on 9 of 9 rows.")
     assert main(["calibrate", "--store", str(judged.store.path)]) == 0
     printed = capsys.readouterr().out
@@ -269,10 +271,10 @@ def test_tags_are_given_and_removed_with_who_and_when(
         for name in ("last week!", "main"):
             page.get_by_label("Tag", exact=True).fill(name)
             page.get_by_label("Your name").fill("ann")
-            page.get_by_role("button", name="Give the tag").click()
+            page.get_by_role("button", name="Add the tag").click()
             if name != "main":
                 expect(page.get_by_role("alert")).to_contain_text("cannot be a tag")
-        expect(page.locator("tbody tr")).to_contain_text("anngave main")
+        expect(page.locator("tbody tr")).to_contain_text("annadded main")
         assert tags(judged.store).select("tag", "who").rows() == [("main", "ann")]
         page.get_by_role("button", name="Remove main").click()
         expect(page.locator("tbody tr").first).to_contain_text("annremoved main")
