@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from claimflow.flows import __version__
 from claimflow.flows.quality.claim_audit import ClaimAudit
+from claimflow.flows.quality.claim_changes import step_provenance
 from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.report import comparison_text, run_text
 from claimflow.flows.report.formatting import escape_controls, format_count
@@ -43,6 +44,7 @@ from claimflow.flows.report.slice_tables import slice_tables
 from claimflow.flows.report.templates import address, render_page
 from claimflow.flows.store.results import metric_kinds
 from claimflow.flows.store.store import Store
+from claimflow.stages.rows import Verdict
 
 _MAX_PAYLOAD: Final = 4_000_000
 """Characters for the samples; with the rest of the page below 5 MB."""
@@ -117,6 +119,7 @@ def html_report(
         "audit": _audit(run.claim_audit),
         "calls": run.call_lines,
         "payload": payload,
+        "verdict_steps": _verdict_steps(run),
         "shown": _sample_note(payload, run.samples, compared=comparison is not None, viewer=viewer),
         "comparison": _comparison(comparison) if comparison else None,
     }
@@ -197,6 +200,29 @@ def _judge_lines(run: RunDocument) -> Iterator[JudgeLine]:
     if run.ambiguity_line:
         yield JudgeLine(run.ambiguity_line)
     yield from run.judge_lines
+
+
+def _verdict_steps(run: RunDocument) -> dict[str, list[str]]:
+    """The steps whose verdicts the scores of each metric are made of, by the name of the metric."""
+    with run.store.reading() as connection:
+        steps = step_provenance(connection, run.run_id)
+    by_artifact = {one.artifact_id: step for step, one in steps.items()}
+
+    def behind(step: str) -> Iterator[str]:
+        for wire in steps[step].inputs.values():
+            for artifact in wire.values() if isinstance(wire, dict) else [wire]:
+                made = by_artifact.get(artifact)
+                if made is not None:
+                    yield made
+                    yield from behind(made)
+
+    return {
+        row["name"]: [
+            one for one in dict.fromkeys(behind(row["scores"])) if steps[one].kind == Verdict.table
+        ]
+        for row in run.means
+        if row["scores"] in steps
+    }
 
 
 def _audit(audit: ClaimAudit) -> dict[str, Any]:
@@ -295,6 +321,7 @@ def _listed(
         changed = changes.get(row["id"])
         if changed is not None:
             row["changes"] = {
+                "state": changed["state"],
                 "claims": [
                     {"change": one["change"], "cause": one["cause"]} for one in changed["claims"]
                 ],

@@ -46,7 +46,7 @@ function rowOf(sample, rank) {
 // What the list needs of the changes of a sample.
 function changesOf(changes) {
   const { claims, scores } = changes || { claims: [], scores: [] };
-  return { differs: Boolean(changes), flipped: claims.some((one) => one.change === "verdict flipped"), changed: claims.length,
+  return { both: !changes || changes.state !== "new", differs: Boolean(changes), flipped: claims.some((one) => one.change === "verdict flipped"), changed: claims.length,
     causes: new Set(claims.map((one) => one.cause)), moved: new Map(scores.map((one) => [one.name, one.difference])) };
 }
 
@@ -84,19 +84,23 @@ function namesIn(part) {
 }
 
 function explore(packed) {
-  const { against, run } = byId("packed").dataset;
+  const { against, run, steps } = byId("packed").dataset;
+  // The steps whose verdicts each metric is made of.
+  const stepsOf = JSON.parse(steps);
   const rows = packed.map(run ? rowFrom : rowOf);
-  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, markdown: true, address: "", following: false, rows, found: { text: "", ids: new Set() } };
+  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, held: null, markdown: true, address: "", following: false, rows, found: { text: "", ids: new Set() } };
   const [filters, list] = [byId("filters"), byId("list")];
   filters.append(...controls(rows, against));
 
   const value = (name) => (filters.elements[name] ? filters.elements[name].value : "");
   const scoreOf = (row) => (value("metric") ? (row.scores.get(value("metric")) || { score: null }).score : row.mean);
-  const movedOf = (row) => row.moved.get(value("metric")) ?? null;
+  // A score that is the same in both runs has not moved.
+  const moved = (row, metric) => row.moved.get(metric) ?? (row.both && (row.scores.get(metric) || { score: null }).score !== null && !row.moved.has(metric) ? 0 : null);
+  const movedOf = (row) => moved(row, value("metric"));
   const metrics = [...new Set(rows.flatMap((row) => [...row.scores.keys()]))];
   const fields = [...new Set(rows.flatMap((row) => Object.keys(row.metadata)))];
   const scoreIn = (metric) => (row) => (row.scores.get(metric) || { score: null }).score;
-  const movedIn = (metric) => (row) => row.moved.get(metric) ?? null;
+  const movedIn = (metric) => (row) => moved(row, metric);
   // The name in the address, the title, the value of a row, the title in words; how a value is shown, and
   // whether the column is shown at first.
   const usual = { first: true, shown: String };
@@ -212,7 +216,8 @@ function explore(packed) {
     let sample = null;
     try { sample = await row.load(); } catch (error) { say(`The sample cannot be read: ${error.message}`); return; }
     if (state.open !== row) return;
-    openSample(sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go, claim, chose, markdown: state.markdown, rendered });
+    openSample(sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go, claim, chose, markdown: state.markdown, rendered,
+      held: state.held, ofMetric: stepsOf[value("metric")] || [], against: (step) => { state.held = step; tell(); } });
     byId("detail").focus({ preventScroll: true });
     if (!claim) byId("detail").scrollIntoView({ block: "start" });
     // The next one is read meanwhile.
@@ -241,6 +246,12 @@ function explore(packed) {
   }
   function keyed(event) {
     const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
+    if (event.target === filters.elements.text && ["Enter", "ArrowDown"].includes(event.key) && openers().length) {
+      openers()[0].focus();
+      event.preventDefault();
+      return;
+    }
+    if (event.target === filters.elements.text && event.key === "Escape" && !event.target.value) event.target.blur();
     if (typing || byId("help").open || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "Escape" && state.open) { close(); event.preventDefault(); }
     if (event.key === "/") { filters.elements.text.focus(); event.preventDefault(); }
@@ -265,6 +276,7 @@ function explore(packed) {
     if (String(names) !== String(firstNames)) parts.set("columns", JSON.stringify(names.slice(1)));
     if (sample && state.open) parts.set("sample", state.open.id);
     if (sample && state.open && state.claim) parts.set("claim", state.claim);
+    if (sample && state.open && state.held) parts.set("step", state.held);
     if (!state.markdown) parts.set("markdown", "off");
     return String(parts);
   }
@@ -295,6 +307,7 @@ function explore(packed) {
     for (const input of filters.querySelectorAll("select")) if (input.selectedIndex < 0) input.selectedIndex = 0;
     const rendered = state.markdown;
     state.markdown = parts.get("markdown") !== "off";
+    state.held = parts.get("step");
     const sort = parts.get("sort") || "";
     state.down = sort.startsWith("-");
     state.sort = every.find((one) => one.name === sort.replace("-", "")) || null;
@@ -306,7 +319,10 @@ function explore(packed) {
     const row = rows.find((one) => one.id === name);
     if (row) { if (row !== state.open || parts.get("claim") !== state.claim || rendered !== state.markdown) show(row, parts.get("claim")); return; }
     hide();
-    if (name !== null) say(`The sample ${name} is not in this page.`);
+    if (name !== null) {
+      say(`The sample ${name} is not in this page.`);
+      byId("trouble").scrollIntoView({ block: "center" });
+    }
     else if (parts.size) byId("samples").scrollIntoView({ block: "start" });
   }
   const redraw = () => { state.shown = PAGE; draw(); tell(); };

@@ -65,7 +65,9 @@ function verdictDetails(sample, verdict, view) {
   const odds = verdict.p_entailed === null ? null
     : `probabilities: entailed ${digits(verdict.p_entailed)}, contradicted ${digits(verdict.p_contradicted)}, neutral ${digits(verdict.p_neutral)}`;
   const votes = verdict.agreement === null ? null : `${Math.round(verdict.agreement * 100)} % of the votes`;
-  const lines = [cascadeWords(verdict), odds, votes, verdict.reason && `Reason: ${verdict.reason}`, verdict.evidence && `Evidence: ${verdict.evidence}`];
+  const likeliest = odds && verdict.verdict === "neutral" && verdict.p_neutral < Math.max(verdict.p_entailed, verdict.p_contradicted)
+    ? "Neutral, since neither entailed nor contradicted reaches its threshold." : null;
+  const lines = [cascadeWords(verdict), odds, likeliest, votes, verdict.reason && `Reason: ${verdict.reason}`, verdict.evidence && `Evidence: ${verdict.evidence}`];
   return node("div", { class: "verdict" },
     node("p", {}, verdictLabel(verdictOf(verdict)), ` against ${verdict.against}${passage} (${verdict.step})`),
     lines.filter(Boolean).map((line) => node("p", { dir: "auto" }, line)),
@@ -97,11 +99,11 @@ function claimLine(sample, claim, step, view) {
 function sidePanel(sample, side, title, differences, view) {
   const claims = claimsOf(sample, side);
   const steps = [...new Set(claims.flatMap((claim) => claim.verdicts.map((one) => one.step)))];
-  const step = steps.includes(view.steps[side]) ? view.steps[side] : steps[0] || null;
+  const step = [view.wants.against, ...view.wants.ofMetric].find((one) => steps.includes(one)) || steps[0] || null;
   const marks = claims.filter((claim) => claim.start !== null).map((claim) => ({
     start: claim.start, end: claim.end, kind: judged(claim, step), chosen: claim === view.chosen, choose: () => view.choose(claim) }));
-  const choice = steps.length < 2 ? null : node("label", {}, "claims held against ", node("select", {
-    change: (event) => { view.steps[side] = event.target.value; view.draw(); } },
+  const choice = steps.length < 2 ? null : node("label", {}, "verdicts of the step ", node("select", {
+    change: (event) => { view.wants.against = event.target.value; view.held(event.target.value); view.draw(); } },
     steps.map((name) => node("option", { value: name, selected: name === step }, name))));
   return node("section", { "aria-label": title }, textTitle("h4", title, sample[side]), choice,
     textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen), ...differences], view),
@@ -113,7 +115,7 @@ function sidePanel(sample, side, title, differences, view) {
 function nonClaims(sample, side) {
   const found = sample.non_claims.filter((one) => one.of === side);
   if (!found.length) return null;
-  return node("details", { class: "absent" }, node("summary", {}, `no claims: ${found.length}`),
+  return node("details", { class: "absent" }, node("summary", {}, `Sentences that claim nothing: ${found.length}`),
     node("ul", {}, found.map((one) => node("li", {}, `${one.kind}: `, node("bdi", {}, one.text)))));
 }
 
@@ -240,7 +242,7 @@ function openSample(sample, place) {
   };
   const textsOf = () => [sample, sample.before].filter(Boolean)
     .flatMap((one) => [one.user_input, one.response, one.reference, ...one.other_references, ...(one.retrieved_contexts || [])]).filter(Boolean);
-  const view = { steps: {}, parts: new Map(), differences: new Map(), markdown: place.markdown, hasMarkdown, textsOf, chosen: wanted || null, pressed: wanted || null, folds: new Map(), button: null, draw, choose, render };
+  const view = { wants: { against: place.held, ofMetric: place.ofMetric }, held: place.against, parts: new Map(), differences: new Map(), markdown: place.markdown, hasMarkdown, textsOf, chosen: wanted || null, pressed: wanted || null, folds: new Map(), button: null, draw, choose, render };
   function render(wantsMarkdown) {
     view.markdown = wantsMarkdown;
     place.rendered(wantsMarkdown);

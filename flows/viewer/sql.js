@@ -130,7 +130,7 @@ function showPast() {
       editor.value = sql;
       editor.focus();
     });
-    item.append(button, element("time", new Date(at).toLocaleString(), { datetime: new Date(at).toISOString() }));
+    item.append(button, element("time", new Date(at).toISOString().slice(0, 16).replace("T", " "), { datetime: new Date(at).toISOString() }));
     return item;
   }));
 }

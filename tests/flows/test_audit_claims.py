@@ -238,7 +238,7 @@ def test_the_document_keeps_its_keys(
 
 def test_the_report_lists_findings_as_text(store: Store, run_id: str) -> None:
     page = html_report(RunDocument(store, run_id))
-    assert "What is wrong with them, whatever the judges say: all 6 samples." in page
+    assert "Faults of the claims themselves, found without the judges. Read: all 6 samples." in page
     assert "3 of 6 sentences of the texts are covered by no claim" in page
     assert "&lt;b&gt;The lift has 7 doors.&lt;/b&gt;" in page
 

@@ -93,7 +93,7 @@ def test_a_page_is_written_to_a_file(
     text = out.read_text("utf-8")
     assert text.startswith("<!DOCTYPE html>")
     assert "All 3 samples, those with the lowest scores first." in text
-    assert "No judge was asked in this run." in text
+    assert "No language model was called in this run." in text
     assert "Nothing failed." in text
 
 
