@@ -117,7 +117,7 @@ function changedClaims(sample, view) {
     return [only, opener(claim, one.claim), of === before ? verdict : told(null), of === before ? told(null) : verdict, one.step, one.cause];
   };
   const place = (one) => (one.change !== "claim text changed" ? 0 : one.b === null ? 1 : 2);
-  return [...changes.claims].sort((a, b) => place(a) - place(b)).map(line);
+  return [...changes.claims].sort((a, b) => place(a) - place(b)).slice(0, MOST_CLAIMS).map(line);
 }
 
 // The claims of both runs that have not changed, with their verdict in each.
@@ -139,6 +139,8 @@ function changesPanel(sample, view) {
   return node("section", { "aria-label": "What changed" }, node("h4", {}, "What changed from A to B"),
     changes.state === "same" ? null : node("p", {}, `The sample is ${changes.state}${fields}.`),
     claims.length ? table("Claims that changed", ["change", "claim", "A", "B", "step", "cause"], claims) : null,
-    kept.length ? fold(view, "kept claims", {}, `Claims that are the same in both runs: ${kept.length}`, table("Claims that are the same", ["claim", "A", "B"], kept)) : null,
+    changes.claims.length > claims.length ? node("p", {}, `The first ${claims.length} of ${changes.claims.length.toLocaleString("en")}, flips first.`) : null,
+    kept.length ? fold(view, "kept claims", {}, `Claims that are the same in both runs: ${kept.length.toLocaleString("en")}${kept.length > MOST_CLAIMS ? `, the first ${MOST_CLAIMS} here` : ""}`,
+      table("Claims that are the same", ["claim", "A", "B"], kept.slice(0, MOST_CLAIMS))) : null,
     scores.length ? table("Scores that changed", ["metric", "A", "B", "B - A"], scores) : null);
 }

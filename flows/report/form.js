@@ -100,6 +100,7 @@ function say(row, change) {
   if (server) {
     waiting.set(row, said);
     keepWaiting();
+    byId("stored").textContent = "Storing…";
     send();
   } else {
     saved = keep({ who: byId("who").value, given: [...given] });

@@ -106,6 +106,7 @@ def html_report(
         "no_means": run.no_means,
         "metrics": metrics,
         "sorts": sorts,
+        "slice_hint": None if run.slices else _slice_hint(run),
         "slices": list(slice_tables(run.slices, run.means, frozenset(lower))),
         "slice_note": SLICE_NOTE,
         "slice_signs": SLICE_SIGNS,
@@ -200,6 +201,31 @@ def _judge_lines(run: RunDocument) -> Iterator[JudgeLine]:
     if run.ambiguity_line:
         yield JudgeLine(run.ambiguity_line)
     yield from run.judge_lines
+
+
+def _slice_hint(run: RunDocument) -> str | None:
+    """How to get means by metadata, where samples have fields with few values."""
+    with run.store.reading() as connection:
+        rows = connection.execute(
+            "SELECT metadata::VARCHAR FROM samples WHERE run_id = $run LIMIT 1000",
+            {"run": run.run_id},
+        ).fetchall()
+    values: dict[str, set[str]] = defaultdict(set)
+    for (text,) in rows:
+        for field, value in json.loads(text).items():
+            if isinstance(value, str | int | bool):
+                values[field].add(str(value))
+    fields = [field for field, found in values.items() if 1 < len(found) <= _MAX_SLICES]
+    if not fields:
+        return None
+    named = ", ".join(fields[:5])
+    return (
+        "There are no means by metadata: the step that uses summarize_scores names the fields, as "
+        f"in slices: [{fields[0]}]. Fields with few values: {named}."
+    )
+
+
+_MAX_SLICES: Final = 30
 
 
 def _verdict_steps(run: RunDocument) -> dict[str, list[str]]:

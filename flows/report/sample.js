@@ -107,8 +107,24 @@ function sidePanel(sample, side, title, differences, view) {
     steps.map((name) => node("option", { value: name, selected: name === step }, name))));
   return node("section", { "aria-label": title }, textTitle("h4", title, sample[side]), choice,
     textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen), ...differences], view),
-    claims.length ? node("ol", { class: "claims" }, claims.map((claim) => claimLine(sample, claim, step, view))) : node("p", { class: "absent" }, "no claims of it"),
+    claims.length ? claimList(sample, claims, title, step, view) : node("p", { class: "absent" }, "no claims of it"),
     nonClaims(sample, side));
+}
+
+const MOST_CLAIMS = 300;
+
+// The claims below a text; of more than 300 those around the chosen one, or those that the reader goes on to.
+function claimList(sample, claims, title, step, view) {
+  const key = `claims of ${title}`;
+  const part = view.parts.get(key) ?? Math.max(Math.floor(claims.indexOf(view.pressed) / MOST_CLAIMS), 0);
+  const first = part * MOST_CLAIMS;
+  const shown = claims.slice(first, first + MOST_CLAIMS);
+  const list = node("ol", { class: "claims", start: String(first + 1) }, shown.map((claim) => claimLine(sample, claim, step, view)));
+  if (claims.length <= MOST_CLAIMS) return list;
+  const go = (to) => () => { view.parts.set(key, to); view.draw(); };
+  return [node("p", { class: "parts" }, `Claims ${first + 1} to ${first + shown.length} of ${claims.length.toLocaleString("en")} `,
+    node("button", { type: "button", "aria-label": `previous ${key}`, disabled: part === 0, click: go(part - 1) }, "Previous claims"), " ",
+    node("button", { type: "button", "aria-label": `next ${key}`, disabled: first + shown.length === claims.length, click: go(part + 1) }, "Next claims")), list];
 }
 
 // The sentences of a text that claim nothing, with their kinds.

@@ -1,6 +1,7 @@
 """The samples of a report: which ones are shown, and the rows that led to their scores."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -9,6 +10,7 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
+from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.store.arrow import read_table
@@ -110,13 +112,25 @@ def listed_samples(
 
 
 def matching_sample(store: Store, run_id: str, name: str) -> str | None:
-    """The sample of a run with that id, or whose id with control characters replaced is `name`."""
+    """The sample of a run with that id, or whose id with control characters replaced is `name`.
+
+    Raises `InputError` where several ids are the same with their control characters replaced.
+    """
     with store.reading() as connection:
         exact = read_table(connection, f"{_IDS} AND sample_id = $name", run=run_id, name=name)
-        if exact.height:
+        if exact.height and name.isprintable() and not _REPLACED.search(name):
             return name
         ids = read_table(connection, _IDS, run=run_id)["sample_id"]
-    return next((one for one in ids if escape_controls(one) == name), None)
+    found = [one for one in ids if escape_controls(one) == escape_controls(name)]
+    if len(found) > 1:
+        what = f"{len(found)} samples have this id but for control characters, which pages replace"
+        hint = "claimflow explain shows each of them"
+        raise InputError([Fault(f"sample {escape_controls(name)}", what, hint)])
+    return found[0] if found else None
+
+
+_REPLACED: Final = re.compile("[\ufffd\u2400-\u243f]")
+"""What stands in pages for a character that is replaced."""
 
 
 def searched_samples(store: Store, run_id: str, text: str) -> list[str]:

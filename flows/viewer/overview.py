@@ -363,7 +363,7 @@ def trend_plot(rows: Sequence[TrendRow], metric: str) -> Markup:
 
 
 class ClaimRow(NamedTuple):
-    """A verdict on a claim in a run; `changed` says what differs from the run before.
+    """A verdict on a claim in a run, or `ABSENT`; `changed` says what differs from the run before.
 
     `flipped` says that the run before has another verdict of the same step against the same text.
     """
@@ -400,23 +400,43 @@ def claim_history(
             pl.col("claim").map_elements(escape_controls, return_dtype=pl.String)
             == escape_controls(claim)
         )
-        runs = found["run_id"].unique(maintain_order=True).to_list()
-        made = {one: step_provenance(connection, one) for one in runs}
-    before: dict[tuple[str, str], dict[str, Any]] = {}
+        runs = read_table(
+            connection, _RUNS_BEFORE, run=run_id, most=None if every else _LONG_TREND
+        ).rows()[::-1]
+        made = {one: step_provenance(connection, one) for one, _ in runs}
+    judged = {(row["run_id"], row["step"], row["against"]): row for row in found.to_dicts()}
+    before: dict[tuple[str, str], ClaimRow] = {}
     rows = []
-    for row in found.drop("claim").iter_rows(named=True):
-        earlier = before.get((row["step"], row["against"]))
-        changed = [] if earlier is None else _changed(made[earlier["run_id"]], made[row["run_id"]])
-        flipped = earlier is not None and earlier["verdict"] != row["verdict"]
-        rows.append(ClaimRow(**row, flipped=flipped, changed=changed))
-        before[row["step"], row["against"]] = row
+    for run, started_at in runs:
+        for step, against in dict.fromkeys((step, against) for _, step, against in judged):
+            row, earlier = judged.get((run, step, against)), before.get((step, against))
+            if step not in made[run] or (row is None and earlier is None):
+                continue
+            changed = _changed(made[earlier.run_id], made[run]) if earlier else []
+            verdict = row["verdict"] if row else ABSENT
+            flipped = earlier is not None and ABSENT not in (pair := {verdict, earlier.verdict})
+            flipped = flipped and len(pair) == 2
+            reason = row["reason"] if row else None
+            now = ClaimRow(run, started_at, step, against, verdict, reason, flipped, changed)
+            before[step, against] = now
+            rows.append(now)
     return rows[::-1]
+
+
+ABSENT: Final = "absent"
+"""Stands for a verdict where a run has the step, and the claim is not among its claims."""
+
+_RUNS_BEFORE: Final = """
+SELECT run_id, started_at FROM audit.runs
+WHERE pipeline = (SELECT pipeline FROM audit.runs WHERE run_id = $run)
+ORDER BY started_at DESC, run_id DESC LIMIT $most
+"""
 
 
 def _changed(before: dict[str, Provenance], now: dict[str, Provenance]) -> list[str]:
     """How the steps of a run were made otherwise than those of another."""
     return [
-        "samples: others" if one.step == "samples" else step_change_text(one)
+        "samples: other ids or texts" if one.step == "samples" else step_change_text(one)
         for one in step_changes(before, now)
         if one.causes or one.edits or (one.step == "samples" and not one.same)
     ]

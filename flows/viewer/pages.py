@@ -218,6 +218,12 @@ def _of_run(store: Store, path: str, parameters: Mapping[str, str]) -> Response:
     run_id = chosen_run(store, unquote(name))
     against = parameters.get("against")
     before = chosen_run(store, against, before=run_id) if against else None
+    if not part and (unquote(name), against or None) != (run_id, before):
+        # A word such as latest or previous would mean other runs in a link that is opened later.
+        compared = f"?{urlencode({'against': before})}" if before else ""
+        to = f"/run/{quote(run_id, safe='')}{compared}"
+        redirect = error_response(HTTPStatus.SEE_OTHER, "the report")
+        return redirect._replace(headers={"Location": to})
     comparison = _comparison(store, before, run_id) if before else None
     if part == "sample":
         found = sample_entry(store, run_id, parameters.get("id", ""), comparison)

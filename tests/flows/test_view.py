@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import pytest
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.store.read_copy import readable_store, write_read_copy
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer import pages, workbench
@@ -73,10 +74,10 @@ def test_runs_are_listed_with_their_reports(client: Client) -> None:
     assert "connect-src 'self'" in policy
     assert "form-action 'none'" in policy
     assert re.findall(r'href="(/[^"]*)"', report)[0] == "/"
-    status, compared, _ = client.ask(f"{newest}?against=previous")
+    status, compared = client.follow(f"{newest}?against=previous")
     assert status == 200
     assert "-0.125" in compared
-    assert client.ask("/run/main")[0] == 200
+    assert client.follow("/run/main")[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_pages_are_served_while_queries_run(client: Client) -> None:
         while len(asked := children(os.getpid()) - others) < 2:
             time.sleep(0.05)
         assert client.ask("/")[0] == 200
-        assert client.ask("/run/main")[0] == 200
+        assert client.follow("/run/main")[0] == 200
         status, page = client.sql("SELECT 1")
         assert (status, any(query.done() for query in slow)) == (503, False)
         assert "2 queries are running; try again when one has ended" in page
@@ -300,3 +301,50 @@ def test_ctrl_c_ends_it(store: Store) -> None:
         assert words == f"shows {store.path}; stop it with Ctrl-C\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 0
+
+
+@pytest.mark.parametrize(
+    "target",
+    [f"/?{'a=1&' * 21}", "http://[::1", f"/label/sheet?what={'[' * 20_000}", f"/?{'&' * 300}"],
+    ids=["parameters", "address", "nested", "empty"],
+)
+def test_malformed_requests_are_answered_without_a_word_on_the_terminal(
+    client: Client, capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    for cookie in (client.cookie, None):
+        status, _, _ = client.ask(target, Cookie=cookie)
+        assert status in (200, 400, 403)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_length_of_thousands_of_digits_is_refused(client: Client) -> None:
+    status, _, _ = client.ask("/sql", method="POST", body="a", Content_Length="9" * 5000)
+    assert status == 413
+
+
+def test_a_word_for_a_run_becomes_its_id_in_the_address(client: Client) -> None:
+    status, _, headers = client.ask("/run/latest")
+    assert status == 303
+    assert client.ask(headers["Location"])[0] == 200
+
+
+def test_requests_of_one_viewer_wait_for_each_other(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    run_id = put_run(store, {"samples": samples(["a"])})
+    write_read_copy(store)
+    with serving(readable_store(store.path)) as view, ThreadPoolExecutor(12) as pool:
+        client = Client(view)
+        paths = ["/label", f"/tags?run={run_id}", "/"] * 8
+        statuses = list(pool.map(lambda path: client.ask(path)[0], paths))
+    assert statuses == [200] * 24
+
+
+def test_ids_that_look_the_same_are_not_mixed_up(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    run_id = put_run(store, {"samples": samples(["x\u202ey", "x\u2066y", "plain"])})
+    with serving(store) as view:
+        client = Client(view)
+        status, text, _ = client.ask(f"/run/{run_id}/sample?id=x%EF%BF%BDy")
+        assert status == 404
+        assert "2 samples have this id but for control characters" in text
+        assert client.ask(f"/run/{run_id}/sample?id=plain")[0] == 200

@@ -146,8 +146,8 @@ def test_a_metric_over_the_runs_says_what_changed(nights: tuple[Store, list[str]
     assert trend_plot(rows, "faithfulness").startswith("<svg")
     assert [row.run_id for row in rows] == made[::-1]
     assert [row.mean for row in rows] == [0.5, 0.72, 0.7]
-    assert rows[0].changed == ["samples: others", "summary: settings (resamples)"]
-    assert rows[1].changed == ["samples: others"]
+    assert rows[0].changed == ["samples: other ids or texts", "summary: settings (resamples)"]
+    assert rows[1].changed == ["samples: other ids or texts"]
     assert rows[2].changed == []
     assert trend(store, "nightly", "faithfulness", "no such metric") == []
 
@@ -205,7 +205,7 @@ def test_a_trend_and_a_claim_are_downloaded(
     link, other = re.findall(r'href="(/trend[^"]*as=\w+)"', page)
     rows = list(csv.DictReader(io.StringIO(client.ask(unescape(link))[1])))
     assert [row["run_id"] for row in rows] == made[::-1]
-    assert rows[0]["changed"] == "samples: others; summary: settings (resamples)"
+    assert rows[0]["changed"] == "samples: other ids or texts; summary: settings (resamples)"
     table = pl.read_parquet(io.BytesIO(client.content(unescape(other))))
     assert table["mean"].to_list() == [0.5, 0.72, 0.7]
 
@@ -301,7 +301,7 @@ def test_a_claim_has_its_verdicts_over_the_runs(tmp_path: Any) -> None:
     assert [row.run_id for row in rows] == made[::-1]
     assert [row.verdict for row in rows] == ["contradicted", "entailed", "entailed"]
     assert [row.flipped for row in rows] == [True, False, False]
-    assert rows[0].changed == ["samples: others", "judged: prompt"]
+    assert rows[0].changed == ["samples: other ids or texts", "judged: prompt"]
     assert rows[2].changed == []
     (row, *_) = claim_history(store, made[0], hostile, "Another one.")
     assert (row.verdict, row.reason) == ("failed", "it was timeout")
@@ -343,3 +343,25 @@ def test_durations_are_short() -> None:
     assert [format_duration(one) for one in (0.04, 59.9, 65, 3600, 9000)] == [
         "0.0 s", "59.9 s", "1 min 5 s", "1 h 0 min", "2 h 30 min",
     ]  # fmt: skip
+
+
+def test_a_claim_that_a_run_lacks_is_absent_there(tmp_path: Any) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    made = []
+    for texts, prompt in ((["Kept."], "a"), (["Other."], "b"), (["Kept."], "b")):
+        tables = {
+            "samples": samples(["one"]),
+            "response_claims": claims({"one": texts}),
+            "judged": verdicts({("one", texts[0]): "entailed"}, settings={"prompt": prompt}),
+        }
+        made.append(put_run(store, tables))
+    rows = claim_history(store, made[2], "one", "Kept.")
+    assert [row.verdict for row in rows] == ["entailed", "absent", "entailed"]
+    assert not any(row.flipped for row in rows)
+    # Each is compared with the run just before it.
+    assert "judged: prompt" in rows[1].changed
+    assert "judged: prompt" not in rows[0].changed
+    with serving(store) as view:
+        names = {"run": made[2], "sample": "one", "claim": "Kept."}
+        page = Client(view).ask(f"/claim?{urlencode(names)}")[1]
+    assert page.count("– no such claim") == 1

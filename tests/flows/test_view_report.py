@@ -11,7 +11,9 @@ from playwright.sync_api import Browser, Page, expect
 from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.html import html_report
 from claimflow.flows.report.run_document import RunDocument
+from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.server import ViewServer
+from tests.flows.recorded_runs import claims, put_run, samples, verdicts
 from tests.flows.report_runs import EVIL, put_runs
 from tests.flows.viewing import Client, serving, watched_page
 
@@ -140,3 +142,51 @@ def test_the_server_gives_samples_and_searches(pages: Pages) -> None:
     assert len(everything) == 5
     for path in ("/run/latest/sample?id=tower", "/run/latest/search?text=a"):
         assert client.ask(path, Cookie=None)[0] == 403
+
+
+def test_thousands_of_claims_are_shown_in_parts(browser: Browser, tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    texts = [f"Claim number {number}." for number in range(700)]
+    made = [
+        put_run(
+            store,
+            {
+                "samples": samples(["many"], response=text),
+                "response_claims": claims({"many": texts}),
+                "judged": verdicts({("many", one): verdict for one in texts}),
+            },
+        )
+        for text, verdict in (("before", "entailed"), ("after", "neutral"))
+    ]
+    path = tmp_path / "report.html"
+    path.write_text(html_report(RunDocument(store, made[1]), against=made[0]), "utf-8")
+    with watched_page(browser) as page:
+        opened(page, f"{path.as_uri()}#sample=many&claim=650")
+        response = page.get_by_role("region", name="Response in B")
+        expect(response.locator("p.parts")).to_contain_text("of 700")
+        # Wherever the chosen one is, it is shown.
+        expect(response.locator("button.claim[aria-expanded=true]")).to_have_count(1)
+        while response.get_by_role("button", name="previous claims").is_enabled():
+            response.get_by_role("button", name="previous claims").click()
+        expect(response.locator("p.parts")).to_contain_text("Claims 1 to 300 of 700")
+        response.get_by_role("button", name="next claims").click()
+        expect(response.locator("button.claim")).to_have_count(300)
+        expect(response.locator("ol.claims")).to_have_attribute("start", "301")
+        changed = page.get_by_role("group", name="Claims that changed")
+        expect(changed.locator("tbody tr")).to_have_count(300)
+        expect(page.locator("#detail")).to_contain_text("The first 300 of 700, flips first.")
+
+
+def test_the_verdicts_shown_are_those_of_the_metric(browser: Browser, tmp_path: Path) -> None:
+    store, _, run_id = put_runs(tmp_path)
+    path = tmp_path / "report.html"
+    path.write_text(html_report(RunDocument(store, run_id)), "utf-8")
+    with watched_page(browser) as page:
+        opened(page, f"{path.as_uri()}#sample=tower")
+        steps = page.locator("#detail select").first
+        names = steps.locator("option").all_inner_texts()
+        assert len(names) == 2
+        steps.select_option(names[1])
+        assert f"step={names[1]}" in page.url
+        page.reload()
+        expect(page.locator("#detail select").first).to_have_value(names[1])

@@ -58,6 +58,11 @@ class Client:
         status, content, answered = self._ask(path, method, body, headers)
         return status, content.decode(), answered
 
+    def follow(self, path: str) -> tuple[int, str]:
+        """Status and text of a page, where a redirect leads to."""
+        status, text, headers = self.ask(path)
+        return (status, text) if status != 303 else self.ask(headers["Location"])[:2]
+
     def content(self, path: str) -> bytes:
         """The bytes of a file."""
         return self._ask(path, "GET", None, {})[1]
