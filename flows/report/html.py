@@ -93,6 +93,7 @@ def html_report(
     with run.store.reading() as connection:
         lower = metric_kinds(connection, run.run_id).lower
     metrics = list(_metrics(run, lower))
+    earlier = RunDocument(run.store, comparison.a.run_id).slices if comparison else ()
     # The worst samples of a metric come first.
     sorts = defaultdict(
         lambda: "score", {one["name"]: "-score" if one["lower"] else "score" for one in metrics}
@@ -107,7 +108,7 @@ def html_report(
         "metrics": metrics,
         "sorts": sorts,
         "slice_hint": None if run.slices else _slice_hint(run),
-        "slices": list(slice_tables(run.slices, run.means, frozenset(lower))),
+        "slices": list(slice_tables(run.slices, run.means, frozenset(lower), earlier)),
         "slice_note": SLICE_NOTE,
         "slice_signs": SLICE_SIGNS,
         "untaught": run.untaught_line,

@@ -26,11 +26,13 @@ _FAR: Final = 0.1
 class SliceCell(NamedTuple):
     """A row of `summaries`, and how much better it is than over all, as a share of the scale.
 
-    `better` is None where one of the two has no mean.
+    `better` is None where one of the two has no mean. `change` is the difference from the same mean
+    of an earlier run, None without one.
     """
 
     row: Mapping[str, Any]
     better: float | None
+    change: float | None
 
     @property
     def level(self) -> Level | None:
@@ -67,14 +69,19 @@ class SliceTable(NamedTuple):
 
 
 def slice_tables(
-    rows: Sequence[Mapping[str, Any]], means: Sequence[Mapping[str, Any]], lower: frozenset[str]
+    rows: Sequence[Mapping[str, Any]],
+    means: Sequence[Mapping[str, Any]],
+    lower: frozenset[str],
+    earlier: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[SliceTable]:
     """A table for each field of the slices in `rows`; `means` are the rows over all samples.
 
     The value whose metrics are worse than over all by most, in the mean, comes first. `lower` are
-    the metrics of which a lower mean is better.
+    the metrics of which a lower mean is better, `earlier` the slices of the run that this one is
+    compared with.
     """
     over_all = {row["name"]: row["mean"] for row in means}
+    before = {_place(row): row["mean"] for row in earlier}
     for field in dict.fromkeys(row["slice_field"] for row in rows):
         of_field = [row for row in rows if row["slice_field"] == field]
         metrics = {
@@ -85,7 +92,10 @@ def slice_tables(
         lines: dict[str | None, dict[str, SliceCell]] = {}
         for row in of_field:
             better = _better(row["mean"], metrics[row["name"]], scales[row["name"]])
-            lines.setdefault(row["slice_value"], {})[row["name"]] = SliceCell(row, better)
+            was, now = before.get(_place(row)), row["mean"]
+            change = None if was is None or now is None else now - was
+            cell = SliceCell(row, better, change)
+            lines.setdefault(row["slice_value"], {})[row["name"]] = cell
         worst_first = sorted(lines.items(), key=lambda line: _rank(list(line[1].values())))
         yield SliceTable(
             field,
@@ -93,6 +103,10 @@ def slice_tables(
             [(value, [cells.get(name) for name in metrics]) for value, cells in worst_first],
             of_field,
         )
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["slice_field"], row["slice_value"], row["name"]
 
 
 def _scale(rows: Sequence[Mapping[str, Any]], metric: SliceMetric) -> float:

@@ -161,3 +161,17 @@ def test_a_metric_beyond_one_is_compared_on_its_own_scale() -> None:
     assert table.metrics == [SliceMetric("length", 200.0, lower=False)]
     levels = [(value, cells[0].level) for value, cells in table.lines if cells[0]]
     assert levels == [("b", "far-worse"), ("a", "worse")]
+
+
+def test_a_comparison_says_how_far_each_slice_moved() -> None:
+    def row(value: str | None, mean: float | None) -> dict[str, Any]:
+        return summary("recall", value, mean) | {"name": "recall"}
+
+    now = [row("a", 0.25), row("b", 0.5), row("new", 0.5)]
+    earlier = [row("a", 0.5), row("b", None)]
+    [table] = slice_tables(now, [row(None, 0.5)], frozenset(), earlier)
+    assert {value: cells[0].change for value, cells in table.lines if cells[0]} == {
+        "a": -0.25,
+        "b": None,
+        "new": None,
+    }
