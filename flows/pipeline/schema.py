@@ -72,11 +72,25 @@ EarlierTurns = Literal["history", "contexts"]
 """What the earlier turns of a conversation are to a turn: known, or premises too."""
 
 
+TraceFormat = Literal["auto", "otlp", "openinference"]
+"""The formats of traces, and auto to find it in each file."""
+
+
 class SamplesSource(YamlModel):
     """The samples to evaluate."""
 
-    path: Annotated[str, AfterValidator(valid_location)]
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["path"]}, {"required": ["traces"]}]}
+    )
+
+    path: Annotated[str, AfterValidator(valid_location)] | None = None
     """A JSON Lines, JSON, CSV or Parquet file or a glob of them, relative to this file or s3://."""
+    traces: Annotated[str, AfterValidator(valid_location)] | None = None
+    """Files of traces instead, named likewise: each trace is a sample (flows/guides/traces.md)."""
+    format: TraceFormat = "auto"
+    """The format of the traces; found in each file when left out."""
+    tools: bool = False
+    """Whether the results of tools in a trace are retrieved contexts too."""
     rename: dict[
         str,
         Literal[
@@ -95,6 +109,16 @@ class SamplesSource(YamlModel):
     earlier_turns: EarlierTurns = "history"
     """What the earlier turns of a conversation are to each: history, to understand the question,
     or contexts, which can support the claims of the response too."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.path is None) == (self.traces is None):
+            raise ValueError("write either path or traces")
+        if self.traces is None and (self.tools or self.format != "auto"):
+            raise ValueError("format and tools belong to traces")
+        if self.traces is not None and self.contexts_separator is not None:
+            raise ValueError("contexts_separator belongs to path")
+        return self
 
 
 def _kind(embedder: Any) -> str:

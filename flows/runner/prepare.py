@@ -72,7 +72,12 @@ def prepare(
     """
     source = pipeline_source(config)
     if answers is not None:
-        named = {**source.section("samples"), "path": _name_of(answers)}
+        named = {
+            name: value
+            for name, value in source.section("samples").items()
+            if name not in ("traces", "format", "tools")
+        }
+        named["path"] = _name_of(answers)
         source = source.with_sections({"samples": named})
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
@@ -150,18 +155,25 @@ def _samples(
         return None
     options: dict[str, Any] = {
         "rename": wanted.rename,
-        "contexts_separator": wanted.contexts_separator,
         "earlier_turns": wanted.earlier_turns,
         "limit": limit,
         "skip_unusable": rerun.skip_unusable,
     }
+    # Messages name files as the user wrote the folder of the pipeline.
+    base = source.path.parent
     if isinstance(answers, SampleSource):
         samples = answers
-    elif answers is not None:
-        samples = samples_from(answers, **options)
+    elif wanted.traces is not None:
+        from claimflow.flows.traces.reader import read_traces
+
+        options |= {"trace_format": wanted.format, "tools": wanted.tools}
+        samples = read_traces(wanted.traces, base=base, **options)
     else:
-        # Messages name files as the user wrote the folder of the pipeline.
-        samples = read_samples(wanted.path, base=source.path.parent, **options)
+        options["contexts_separator"] = wanted.contexts_separator
+        if answers is not None:
+            samples = samples_from(answers, **options)
+        else:
+            samples = read_samples(str(wanted.path), base=base, **options)
     if samples.faults:
         raise InputError([_with_position(source, samples, fault) for fault in samples.faults])
     return samples
@@ -178,7 +190,8 @@ def _with_position(source: YamlSource, samples: SampleSource, fault: Fault) -> F
     if section == "rename":
         return fault._replace(place=source.place("samples", "rename", column))
     if fault.place == samples.path:
-        place = source.place("samples", "path")
+        named = "traces" if "traces" in source.section("samples") else "path"
+        place = source.place("samples", named)
         return Fault(place, f"{fault.place}: {fault.what}", fault.hint)
     return fault
 

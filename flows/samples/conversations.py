@@ -34,7 +34,7 @@ from claimflow.stages.rows import canonical, content_key
 
 Role = Literal["user", "assistant", "system", "tool"]
 
-_ROLES: Final[Mapping[str, Role]] = {
+ROLES: Final[Mapping[str, Role]] = {
     "user": "user",
     "human": "user",
     "assistant": "assistant",
@@ -358,6 +358,15 @@ class ConversationReader:
         return content_key("conversation", *content, copy) if copy else first
 
 
+def last_turn(messages: Iterable[tuple[Role, str | None]]) -> tuple[str | None, int, History]:
+    """(question, number, earlier messages) of the last turn; no question where there is no turn."""
+    turns, said = _turns(_Message(role, text) for role, text in messages)
+    if not turns:
+        return None, 0, []
+    last = turns[-1]
+    return _joined(last.questions), len(turns), recent_messages(said[: last.earlier])
+
+
 def message_list(value: Any, column: str, *, cells: bool, empty: bool = False) -> list[Any] | None:
     """The messages in a value, which is a list or with `cells` its text; None for other values.
 
@@ -427,7 +436,7 @@ def _is_message(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
     kind = value.get("type")
-    return "role" in value or (isinstance(kind, str) and kind.casefold() in _ROLES)
+    return "role" in value or (isinstance(kind, str) and kind.casefold() in ROLES)
 
 
 def _role(name: Any, place: str, key: str) -> Role:
@@ -435,7 +444,7 @@ def _role(name: Any, place: str, key: str) -> Role:
         raise RecordError(f"{place} has no role", _ROLE_HINT)
     if not isinstance(name, str):
         raise RecordError(f"{place}.{key} is {VALUE_KINDS[type(name)]}", _ROLE_HINT)
-    role = _ROLES.get(name.casefold())
+    role = ROLES.get(name.casefold())
     if role is None:
         shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
         raise RecordError(f"{place}.{key} is {shown!r}", _ROLE_HINT)

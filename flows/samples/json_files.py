@@ -60,8 +60,14 @@ VALUE_KINDS: Final = {
 """The JSON kind of each Python type, for messages."""
 
 
-def read_json_lines(path: Path) -> Iterator[Record]:
-    """One record per line that is not blank, numbered by its line."""
+_NOT_UTF8: Final = RecordError("bytes that are not UTF-8", "save the file as UTF-8")
+
+
+def read_json_lines(path: Path, *, lenient: bool = False) -> Iterator[Record]:
+    """One record per line that is not blank, numbered by its line.
+
+    Raises `UnicodeDecodeError` for a line that is not UTF-8; if `lenient`, its record says so.
+    """
     with path.open("rb", buffering=_BLOCK) as file:
         for number, line in enumerate(iter(lambda: file.readline(RECORD_BYTES), b""), start=1):
             if len(line) == RECORD_BYTES and not line.endswith(b"\n"):
@@ -69,9 +75,14 @@ def read_json_lines(path: Path) -> Iterator[Record]:
                 _skip_line(file)
                 continue
             text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            if not _is_blank(text):
-                text = text.removesuffix(b"\n").removesuffix(b"\r")
-                yield Record(number, decode_object(text, hint=_LINE_HINT))
+            try:
+                if not _is_blank(text):
+                    text = text.removesuffix(b"\n").removesuffix(b"\r")
+                    yield Record(number, decode_object(text, hint=_LINE_HINT))
+            except UnicodeDecodeError:
+                if not lenient:
+                    raise
+                yield Record(number, _NOT_UTF8)
 
 
 def _skip_line(file: IO[bytes]) -> None:

@@ -1,0 +1,210 @@
+"""One sample of the spans of a trace, whatever order they come in."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from claimflow.flows.pipeline.limits import RECORD_BYTES
+from claimflow.flows.samples.conversations import History, last_turn
+from claimflow.flows.samples.fields import checked_id, checked_passages, checked_text
+from claimflow.flows.samples.records import RecordError
+from claimflow.flows.traces.spans import Reason, Span
+
+NO_ROOT: Final = "traces without their root span"
+NO_MODEL: Final = "traces without a question, an answer or documents"
+NO_QUESTION: Final = "traces without a question"
+NO_ANSWER: Final = "traces without an answer"
+TOO_LARGE: Final = f"traces of more than {RECORD_BYTES >> 20} MiB"
+BEYOND_LIMITS: Final = "traces with a text, a list or an id beyond the limits"
+FURTHER_ROOTS: Final = "further roots of a trace"
+ORPHANS: Final = "spans without their root"
+REPEATED: Final = "spans whose id is repeated"
+NO_TEXTS: Final = "retrievals without the texts of documents"
+LOST_EVENTS: Final = "events without their span"
+
+
+class Assembled(NamedTuple):
+    """The columns of a sample, None where the trace gives none, and what was left out of it."""
+
+    values: dict[str, Any] | None
+    left_out: Counter[Reason]
+
+
+def assemble(spans: Iterable[Span], *, tools: bool) -> Assembled:
+    """The sample of the spans of one trace; with `tools` their results are contexts too."""
+    left_out: Counter[Reason] = Counter()
+    known = _with_events(spans, left_out)
+    trees = _trees(known, left_out)
+    reasons = []
+    values = None
+    for tree in trees:
+        found = _sample(tree, tools=tools) if values is None else FURTHER_ROOTS
+        if isinstance(found, dict):
+            values = found
+            left_out[NO_TEXTS] += sum(one.kind == "retrieval" and not one.documents for one in tree)
+        else:
+            reasons.append(found)
+    if values is None:
+        # A root that says what is lacking tells more than one that has nothing to do with a model.
+        reasons = [one for one in reasons if one != NO_MODEL][:1] or reasons[:1] or [NO_ROOT]
+        # Each of its spans lacks a root for the one reason that is told of the trace.
+        left_out.pop(ORPHANS, None)
+    else:
+        reasons = [FURTHER_ROOTS] * len(reasons)
+    left_out.update(reasons)
+    return Assembled(values, +left_out)
+
+
+def _order(span: Span) -> tuple[int, int, str, str]:
+    """A total order: by time, and by what stands in the spans where they have no times."""
+    return span.start or 0, span.end or 0, span.span_id, span.text()
+
+
+def _with_events(spans: Iterable[Span], left_out: Counter[Reason]) -> list[Span]:
+    """The spans in order, each once, with the messages that log records have of them."""
+    ordered = sorted(_distinct(spans), key=_order)
+    known: dict[str, Span] = {}
+    for span in ordered:
+        if span.kind != "event" and known.setdefault(span.span_id, span) is not span:
+            left_out[REPEATED] += 1
+    for event in ordered:
+        if event.kind != "event":
+            continue
+        if event.span_id not in known:
+            left_out[LOST_EVENTS] += 1
+            continue
+        span = known[event.span_id]
+        known[event.span_id] = span._replace(
+            kind="llm" if span.kind == "other" and event.said else span.kind,
+            asked=[*span.asked, *event.asked],
+            said=[*span.said, *event.said],
+            model=span.model or event.model,
+        )
+    return [*known.values()]
+
+
+def _distinct(spans: Iterable[Span]) -> list[Span]:
+    """The spans without those that are equal to another: exporters send some twice."""
+    return [*{span.text(): span for span in spans}.values()]
+
+
+def _trees(spans: Sequence[Span], left_out: Counter[Reason]) -> list[list[Span]]:
+    """The spans of each root with the root first, the others in order."""
+    whole = next((span for span in spans if span.kind == "trace"), None)
+    roots: list[Span] = []
+    children: dict[str, list[Span]] = {}
+    for span in spans:
+        if span is whole or not (span.parent_id or whole):
+            roots.append(span)
+        else:
+            above = span.parent_id or (whole.span_id if whole else "")
+            children.setdefault(above, []).append(span)
+    place = {span.span_id: number for number, span in enumerate(spans)}
+    trees = []
+    seen: set[str] = set()
+    for root in roots:
+        tree, waiting = [], [root]
+        while waiting:
+            span = waiting.pop()
+            tree.append(span)
+            waiting += children.pop(span.span_id, [])
+        seen.update(span.span_id for span in tree)
+        trees.append([root, *sorted(tree[1:], key=lambda span: place[span.span_id])])
+    orphans = sum(span.span_id not in seen for span in spans)
+    if orphans:
+        left_out[ORPHANS] += orphans
+    return trees
+
+
+def _sample(tree: Sequence[Span], *, tools: bool) -> dict[str, Any] | Reason:
+    """The sample of a root and the spans below it, or why there is none."""
+    root = tree[0]
+    calls = sorted(
+        (span for span in tree if span.kind == "llm"),
+        key=lambda span: (span.end or span.start or 0, *_order(span)),
+    )
+    answering = root if root.said else next((one for one in reversed(calls) if one.said), None)
+    if answering is None:
+        asked = any(span.asked or span.documents for span in tree)
+        return NO_ANSWER if asked or calls else NO_MODEL
+    response = answering.said[-1]
+    question, number, history = _conversation(root, answering, calls)
+    if question is None or not question.strip():
+        return NO_QUESTION
+    contexts = [text for span in tree for text in span.documents]
+    if tools:
+        contexts += _tool_results(tree, answering)
+    call = answering if answering.model or not calls else calls[-1]
+    session = next((span.session for span in tree if span.session), None)
+    values: dict[str, Any] = {
+        "sample_id": root.trace_id if root.named else None,
+        "user_input": question,
+        "response": response,
+        "retrieved_contexts": [*dict.fromkeys(contexts)] or None,
+        "name": root.name,
+        "model": call.model or root.model,
+        "tokens_in": _sum([one.tokens_in for one in calls] or [root.tokens_in]),
+        "tokens_out": _sum([one.tokens_out for one in calls] or [root.tokens_out]),
+        "latency_ms": _milliseconds(root),
+        "session": session,
+        "trace_id": root.trace_id if root.named else None,
+        "span_id": answering.span_id if root.named else None,
+    }
+    if session is not None:
+        # The turns of a session, which are one cluster of the statistics, are numbered as they are
+        # read; what was said before is what the model was told.
+        values["conversation_id"] = session
+    elif history and root.named:
+        values |= {"conversation_id": root.trace_id, "turn": number}
+    if history:
+        values["history"] = history
+    try:
+        _check(values)
+    except RecordError:
+        return BEYOND_LIMITS
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _conversation(
+    root: Span, answering: Span, calls: Sequence[Span]
+) -> tuple[str | None, int, History]:
+    """(question, number of the turn, earlier messages).
+
+    The question is what the root was asked, since what a model is asked is often a prompt around
+    it; the earlier messages are those of the first span that has some.
+    """
+    turns = [last_turn(span.asked) for span in (root, answering, *calls)]
+    question = next((one for one, _, _ in turns if one and one.strip()), None)
+    _, number, history = next((turn for turn in turns if turn[2]), (None, 1, []))
+    return question, number, history
+
+
+def _tool_results(tree: Sequence[Span], answering: Span) -> Iterator[str]:
+    """What tools returned: to their own spans, or else in the messages of the last turn."""
+    results = [span.tool_result for span in tree if span.tool_result]
+    if not results:
+        users = [n for n, (role, _) in enumerate(answering.asked) if role == "user"]
+        last = answering.asked[users[-1] if users else 0 :]
+        results = [text for role, text in last if role == "tool" and text and text.strip()]
+    yield from results
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return min(sum(known), 2**53) if known else None
+
+
+def _milliseconds(span: Span) -> int | None:
+    if span.start is None or span.end is None or span.end < span.start:
+        return None
+    return round((span.end - span.start) / 10**6)
+
+
+def _check(values: dict[str, Any]) -> None:
+    """Raise `RecordError` where a text, the contexts or an id are beyond the limits of a sample."""
+    checked_id(values["sample_id"])
+    checked_id(values["session"])
+    checked_passages(values["retrieved_contexts"])
+    for name in ("user_input", "response", "name", "model", "span_id"):
+        if values[name] is not None:
+            checked_text(values[name])

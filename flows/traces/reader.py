@@ -1,0 +1,240 @@
+"""Files of traces as samples: spans brought together by trace, and what is left out counted.
+
+A trace may be spread over lines and files. Its spans wait in a temporary database without a name,
+which keeps at most 64 MiB in memory; one trace has at most 64 MiB. Samples come in the order in
+which their traces began.
+"""
+
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from claimflow.flows.errors import Fault
+from claimflow.flows.pipeline.limits import RECORD_BYTES
+from claimflow.flows.samples.files import find_files, shown_path
+from claimflow.flows.samples.formats import SampleFile, read_records
+from claimflow.flows.samples.reader import SampleSource, checked_samples
+from claimflow.flows.samples.records import Record, RecordError
+from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
+from claimflow.flows.traces.documents import with_documents
+from claimflow.flows.traces.formats import FORMATS, format_of, read_spans
+from claimflow.flows.traces.spans import Reason, Span, span_of
+
+if TYPE_CHECKING:
+    # The schema loads all stages.
+    from claimflow.flows.pipeline.schema import EarlierTurns
+
+DAMAGED: Final = "damaged records"
+AUTO: Final = "auto"
+"""Find the format of each file by its records."""
+
+_BATCH: Final = 1_000
+_CACHE_KIB: Final = 64 << 10
+_TRIED: Final = 10
+"""Records of a file that are looked at to find its format."""
+
+_SHOWN_NAMES: Final = 8
+
+_TABLES: Final = """
+    CREATE TABLE spans (trace TEXT, file INTEGER, body TEXT);
+    CREATE TABLE traces (
+        trace TEXT PRIMARY KEY, file INTEGER, line INTEGER, start INTEGER, bytes INTEGER
+    );
+"""
+_ADD_TRACE: Final = """
+    INSERT INTO traces VALUES (?, ?, ?, ?, ?) ON CONFLICT (trace) DO UPDATE SET
+        start = coalesce(min(start, excluded.start), start, excluded.start),
+        bytes = bytes + excluded.bytes
+"""
+_TRACES: Final = "SELECT trace, file, line, bytes FROM traces ORDER BY coalesce(start, 0), rowid"
+
+
+@dataclass
+class FileReport:
+    """What a file of traces holds: counts, and why parts of it are no samples.
+
+    A trace is counted for the file in which it comes first.
+    """
+
+    name: str
+    format: str | None = None
+    spans: int = 0
+    traces: int = 0
+    samples: int = 0
+    left_out: Counter[Reason] = field(default_factory=Counter)
+    used: bool = False
+
+    def left_out_text(self) -> str:
+        """`damaged records 2, traces without an answer 1`; empty where nothing was left out."""
+        return ", ".join(f"{reason} {count:,}" for reason, count in sorted(self.left_out.items()))
+
+
+class TraceOrigin(NamedTuple):
+    """A file that traces come from, as an origin of records; lists in it are lists."""
+
+    name: str
+    cells: bool = False
+
+    def place(self, number: int) -> str:
+        """The place of the trace that begins at line or row `number`."""
+        return f"{self.name}:{number}"
+
+
+class TraceFiles:
+    """Files of traces, and what is found in them; `reports` are complete when all was read.
+
+    What no file can be read for is added to `faults`.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[SampleFile],
+        faults: list[Fault],
+        *,
+        trace_format: str = AUTO,
+        tools: bool = False,
+    ) -> None:
+        self.reports = [FileReport(file.name) for file in files]
+        self._files = [with_documents(file) for file in files]
+        self._faults = faults
+        self._format = trace_format
+        self._tools = tools
+
+    def records(self) -> Iterator[tuple[TraceOrigin, Record]]:
+        """The samples of all traces as records; their columns are the fields of a sample."""
+        with closing(sqlite3.connect("")) as database:
+            database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+            database.executescript(_TABLES)
+            for number in range(len(self._files)):
+                self._store(number, database)
+            database.execute("CREATE INDEX by_trace ON spans (trace)")
+            for trace, number, line, size in database.execute(_TRACES):
+                report = self.reports[number]
+                report.traces += 1
+                found = self._assembled(trace, size, database)
+                report.left_out.update(found.left_out)
+                if found.values is not None:
+                    report.samples += 1
+                    yield TraceOrigin(report.name), Record(line, found.values)
+
+    def _assembled(self, trace: str, size: int, database: sqlite3.Connection) -> Assembled:
+        if size > RECORD_BYTES:
+            return Assembled(None, Counter([TOO_LARGE]))
+        rows = database.execute("SELECT file, body FROM spans WHERE trace = ?", [trace]).fetchall()
+        found = assemble([span_of(body) for _, body in rows], tools=self._tools)
+        if found.values is not None:
+            for file in {file for file, _ in rows}:
+                self.reports[file].used = True
+        return found
+
+    def _store(self, number: int, database: sqlite3.Connection) -> None:
+        """Put the spans of a file into the database."""
+        report = self.reports[number]
+        waiting: list[tuple[str, int, int, Span]] = []
+        for line, found in self._spans(number):
+            if not isinstance(found, Span):
+                report.left_out[found] += 1
+                continue
+            report.spans += 1
+            waiting.append((found.trace_id, number, line, found))
+            if len(waiting) == _BATCH:
+                _insert(waiting, database)
+                waiting = []
+        _insert(waiting, database)
+
+    def _spans(self, number: int) -> Iterator[tuple[int, Span | Reason]]:
+        """(line, span or why there is none) of a file, whose format is found on the way."""
+        file, report = self._files[number], self.reports[number]
+        known = None if self._format == AUTO else self._format
+        early: list[tuple[int, dict[str, Any]]] = []
+        for _, record in read_records([file], self._faults, required="traces"):
+            if isinstance(record.values, RecordError):
+                yield record.number, DAMAGED
+                continue
+            early.append((record.number, record.values))
+            known = known or format_of(record.values)
+            if known is None:
+                if len(early) == _TRIED:
+                    break
+                continue
+            for line, values in early:
+                for span in read_spans(values, known, f"{file.name}:{line}"):
+                    yield line, span
+            early = []
+        report.format = known
+        if early:
+            self._faults.append(_unknown_format(file.name, early[0][1]))
+
+    def unused(self) -> Iterator[Fault]:
+        """A fault for each file of which no sample has anything, if nothing worse is wrong."""
+        told = tuple(fault.place for fault in self._faults)
+        for report in self.reports:
+            if not report.used and not any(place.startswith(report.name) for place in told):
+                what = "no trace gives a sample"
+                reasons = report.left_out_text()
+                hint = "`claimflow traces` shows what is read"
+                yield Fault(report.name, f"{what} ({reasons})" if reasons else what, hint)
+
+
+def _insert(spans: Sequence[tuple[str, int, int, Span]], database: sqlite3.Connection) -> None:
+    rows = [(trace, file, line, span.start, span.text()) for trace, file, line, span in spans]
+    database.executemany(
+        _ADD_TRACE,
+        [(trace, file, line, start, len(body)) for trace, file, line, start, body in rows],
+    )
+    database.executemany(
+        "INSERT INTO spans VALUES (?, ?, ?)",
+        [(trace, file, body) for trace, file, _, _, body in rows],
+    )
+
+
+def _unknown_format(name: str, record: Mapping[str, Any]) -> Fault:
+    names = sorted(record)
+    more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
+    what = f"no known format of traces; its first record has {', '.join(names[:_SHOWN_NAMES])}"
+    sought = "; ".join(f"{one.sought} ({known})" for known, one in FORMATS.items())
+    return Fault(name, f"{what or 'nothing'}{more}", f"looked for {sought}")
+
+
+def read_traces(
+    path: str,
+    *,
+    base: Path,
+    trace_format: str = AUTO,
+    tools: bool = False,
+    rename: Mapping[str, str],
+    earlier_turns: "EarlierTurns" = "history",
+    limit: int | None = None,
+    skip_unusable: bool = False,
+) -> SampleSource:
+    """Read and check the samples of the traces in `path`, as `read_samples` does for samples.
+
+    What is left out is a warning for each file, with its reasons counted. A file of which nothing
+    is used is a fault.
+    """
+    with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
+        files, faults = find_files(path, base, Path(folder))
+        traces = TraceFiles(files, faults, trace_format=trace_format, tools=tools)
+        found = checked_samples(
+            traces.records(),
+            faults,
+            path=shown_path(path, base),
+            rename=rename,
+            earlier_turns=earlier_turns,
+            limit=limit,
+            skip_unusable=skip_unusable,
+        )
+    hint = "`claimflow traces` shows what is read"
+    told = [
+        Fault(report.name, f"left out: {reasons}", hint)
+        for report in traces.reports
+        if (reasons := report.left_out_text())
+    ]
+    return replace(
+        found, warnings=(*told, *found.warnings), faults=(*found.faults, *traces.unused())
+    )

@@ -1,0 +1,55 @@
+"""Spans: what every format of traces is read as."""
+
+import json
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+from claimflow.flows.samples.conversations import Role
+
+Kind = Literal["trace", "llm", "retrieval", "tool", "event", "other"]
+"""What a span records. `trace` is a whole trace as one row, which is the root of its spans;
+`event` is what a log says of the span with the same id."""
+
+Message = tuple[Role, str | None]
+"""A message: who wrote it, and its text; None where it only calls tools."""
+
+Reason = str
+"""Why something is left out, in the plural: what is counted is named by it."""
+
+NO_IDS: Final = "spans without a trace id or a span id"
+NO_RECORD: Final = "records of another format"
+
+
+class Span(NamedTuple):
+    """One operation of a trace; texts that it does not have are empty lists or None.
+
+    `asked` are the messages that went in, `said` the answers that came out, the best last.
+    `start` and `end` are nanoseconds since 1970. `named` is False where the log has no id, so that
+    `trace_id` is only its place.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str | None = None
+    kind: Kind = "other"
+    name: str | None = None
+    start: int | None = None
+    end: int | None = None
+    asked: Sequence[Message] = ()
+    said: Sequence[str] = ()
+    documents: Sequence[str] = ()
+    tool_result: str | None = None
+    model: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    session: str | None = None
+    named: bool = True
+
+    def text(self) -> str:
+        """The span as text, which `span_of` reads."""
+        return json.dumps(self)
+
+
+def span_of(text: str) -> Span:
+    """The span that `Span.text` wrote."""
+    return Span(*json.loads(text))

@@ -1,0 +1,343 @@
+"""Files of traces become samples: real exports, any order of spans, and hostile values."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import chdir
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from claimflow.flows.cli.main import main
+from claimflow.flows.pipeline import limits
+from claimflow.flows.pipeline.schema import TraceFormat
+from claimflow.flows.samples.reader import SampleSource
+from claimflow.flows.store.store import Store
+from claimflow.flows.traces import assembly, reader
+from claimflow.flows.traces.assembly import assemble
+from claimflow.flows.traces.formats import FORMATS, read_spans
+from claimflow.flows.traces.reader import AUTO, read_traces
+from claimflow.flows.traces.spans import Span, span_of
+
+DATA = Path(__file__).parent.parent / "data/traces"
+GOLDEN = json.loads((DATA / "samples.json").read_text("utf-8"))
+FIELDS = ("sample_id", "user_input", "response", "retrieved_contexts")
+PIPELINE = """
+name: traced
+samples: {traces: FILE, tools: true}
+store: traced.duckdb
+steps:
+  context_matches: {use: lexical_match, against: retrieved_contexts}
+  faithful: {use: deterministic_faithfulness}
+  summary: {use: summarize_scores}
+"""
+
+
+def read(path: Path, **options: Any) -> SampleSource:
+    return read_traces(path.name, base=path.parent, rename={}, **options)
+
+
+def rows(source: SampleSource) -> list[dict[str, Any]]:
+    """The samples: their fields that have a value, and their metadata."""
+    found = [row for shard in source.shards(100) for row in shard.to_dicts()]
+    return [
+        {name: row[name] for name in FIELDS if row[name] is not None}
+        | {"metadata": json.loads(row["metadata"])}
+        for row in found
+    ]
+
+
+def left_out(source: SampleSource) -> list[str]:
+    return [fault.what for fault in source.warnings]
+
+
+def otlp_span(trace: str, span: str, parent: str = "", **attributes: str) -> dict[str, Any]:
+    """A span of OTLP whose attributes are named with __ for a dot."""
+    return {
+        "traceId": trace,
+        "spanId": span,
+        "parentSpanId": parent,
+        "attributes": [
+            {"key": name.replace("__", "."), "value": {"stringValue": value}}
+            for name, value in attributes.items()
+        ],
+    }
+
+
+def chat(trace: str, span: str, parent: str = "", **more: str) -> dict[str, Any]:
+    """A call of a model that was asked and has answered."""
+    given = {
+        "gen_ai__operation__name": "chat",
+        "gen_ai__input__messages": json.dumps([{"role": "user", "content": "Is tin a metal?"}]),
+        "gen_ai__output__messages": json.dumps([{"role": "assistant", "content": "Yes."}]),
+    }
+    return otlp_span(trace, span, parent, **{**given, **more})
+
+
+def line(*spans: Mapping[str, Any]) -> str:
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_an_export_gives_its_samples(name: str) -> None:
+    source = read(DATA / name, tools=True)
+    assert source.faults == ()
+    assert {"samples": rows(source), "left_out": left_out(source)} == GOLDEN[name]
+
+
+def test_every_export_has_golden_samples() -> None:
+    files = {path.name for path in DATA.iterdir()} - {"README.md", "samples.json"}
+    assert files == {*GOLDEN}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_run_over_an_export(name: str, tmp_path: Path) -> None:
+    config = tmp_path / "traced.yaml"
+    config.write_text(PIPELINE.replace("FILE", str(DATA / name)), "utf-8")
+    with chdir(tmp_path):
+        assert main(["run", "traced.yaml"]) == 0
+    with Store(tmp_path / "traced.duckdb").reading() as connection:
+        stored = connection.sql("SELECT sample_id, response FROM stored.samples").fetchall()
+    if stored[0][0]:
+        assert {sample for sample, _ in stored} >= {
+            one["sample_id"] for one in GOLDEN[name]["samples"] if "sample_id" in one
+        }
+
+
+def test_the_schema_names_the_formats() -> None:
+    assert {*get_args(TraceFormat)} == {AUTO, *FORMATS}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_format_may_be_named(name: str) -> None:
+    detected = read(DATA / name)
+    named = [source for one in FORMATS if (source := read(DATA / name, trace_format=one)).count]
+    assert [source.digest for source in named] == [detected.digest] * len(named) != []
+
+
+def test_tools_are_no_contexts_unless_asked_for() -> None:
+    without = {
+        row["sample_id"]: row.get("retrieved_contexts") for row in rows(read(DATA / "otlp.jsonl"))
+    }
+    assert without["4bf92f3577b34da60000000000000003"] is None
+
+
+@given(st.randoms(use_true_random=False))
+def test_any_order_of_lines_gives_the_same_samples(
+    tmp_path_factory: pytest.TempPathFactory, order: random.Random
+) -> None:
+    path = tmp_path_factory.mktemp("shuffled") / "otlp.jsonl"
+    lines = (DATA / "otlp.jsonl").read_text("utf-8").splitlines()
+    order.shuffle(lines)
+    path.write_text("\n".join(lines), "utf-8")
+    assert read(path).digest == read(DATA / "otlp.jsonl").digest
+
+
+def test_a_trace_may_be_spread_over_files(tmp_path: Path) -> None:
+    lines = (DATA / "otlp.jsonl").read_text("utf-8").splitlines()
+    for number, one in enumerate(lines[:7]):
+        (tmp_path / f"traces-{number}.json").write_text(one, "utf-8")
+    source = read_traces("traces-*.json", base=tmp_path, rename={})
+    assert source.faults == ()
+    whole = {row["sample_id"]: row for row in rows(read(DATA / "otlp.jsonl"))}
+    assert {row["sample_id"]: row for row in rows(source)} == whole
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(['{"messages": [[{"role": "user"}]]}', "[[[", "-1", "1e999", "assistant"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(
+            [
+                "role", "content", "parts", "type", "text", "message", "messages", "data", "0", "1",
+                "input.value", "output", "input", "documents", "choices", "key", "value",
+                "stringValue", "arrayValue", "kvlistValue", "values", "spans", "scopeSpans",
+                "resourceSpans", "traceId", "spanId", "parentSpanId", "attributes", "events",
+                "name", "context", "trace_id", "span_id", "observations", "id", "startTime",
+                "usage", "response", "resourceLogs", "scopeLogs", "logRecords", "body", "eventName",
+            ]
+        ),
+        inner,
+        max_size=6,
+    ),
+    max_leaves=30,
+)  # fmt: skip
+
+
+@given(
+    record=st.dictionaries(
+        st.sampled_from(["resourceSpans", "resourceLogs", "context.trace_id", "context.span_id"])
+        | st.sampled_from(["attributes.input.value", "attributes.llm.output_messages", "parent_id"])
+        | st.sampled_from(["id", "traceId", "type", "input", "output", "messages", "response"]),
+        VALUES,
+        max_size=6,
+    ),
+    name=st.sampled_from([*FORMATS]),
+)
+def test_no_record_raises(record: dict[str, Any], name: str) -> None:
+    found = list(read_spans(record, name, "file:1"))
+    spans = [span for span in found if isinstance(span, Span)]
+    assert all(isinstance(one, str) for one in found if one not in spans)
+    assemble([span_of(span.text()) for span in spans], tools=True)
+
+
+@given(attributes=st.dictionaries(st.sampled_from([
+    "gen_ai__input__messages", "gen_ai__output__messages", "gen_ai__prompt", "gen_ai__completion",
+    "gen_ai__retrieval__documents", "llm__input_messages", "input__value", "output__value",
+    "retrieval__documents", "gen_ai__operation__name", "gen_ai__usage__input_tokens",
+    "gen_ai__prompt__0__content", "llm__output_messages__0__message__content",
+]), st.text(max_size=6) | VALUES.map(json.dumps)))  # fmt: skip
+def test_no_attribute_raises(attributes: dict[str, str]) -> None:
+    record = json.loads(line(otlp_span("a", "b", **attributes)))
+    spans = [one for one in read_spans(record, "otlp", "file:1") if isinstance(one, Span)]
+    found = assemble(spans, tools=True)
+    assert (found.values is None) == bool(found.left_out - Counter([assembly.NO_TEXTS]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "samples", "told"),
+    [
+        ([line(chat("a", "1"), chat("a", "2", parent="9"))], 1, "spans without their root 1"),
+        ([line(chat("a", "1"), chat("a", "2"))], 1, "further roots of a trace 1"),
+        ([line(chat("a", "1"), chat("b", "1", parent="1"))],
+         1, "traces without their root span: 1"),
+        ([line(chat("a", "1", parent="2"), chat("a", "2", parent="1")), line(chat("b", "1"))],
+         1, "traces without their root span: 1"),
+        ([line(chat("a", "1"), {**chat("a", "1"), "name": "x"})],
+         1, "spans whose id is repeated 1"),
+        ([line(chat("a", "1"), {"traceId": "b"})], 1, "spans without a trace id or a span id 1"),
+        ([line(chat("a", "1")), '{"messages": []}'], 1, "records of another format 1"),
+        ([line(chat("a", "1")), "{", '{"a": 1, "a": 2}'], 1, "damaged records 2"),
+        ([line(chat("a", "1")), "[" * 5_000], 1, "damaged records 1"),
+        ([line(chat("a", "1"), chat("x" * 3_000, "1"))],
+         1, "traces with a text, a list or an id beyond the limits 1"),
+        ([line(chat("a", "1"), chat("b", "1", gen_ai__input__messages="[]"))],
+         1, "traces without a question 1"),
+        ([line(chat("a", "1"), chat("b", "1", gen_ai__output__messages="[]"))],
+         1, "traces without an answer 1"),
+        ([line(chat("a", "1"), chat("a", "1"))], 1, ""),
+    ],
+)  # fmt: skip
+def test_what_is_left_out_is_counted(
+    lines: list[str], samples: int, told: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(lines), "utf-8")
+    source = read(path)
+    assert (source.count, source.faults) == (samples, ())
+    assert [one.split(": ", 1)[1] for one in left_out(source)] == ([told] if told else [])
+
+
+def test_a_line_that_is_not_utf8_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"resourceSpans": "\xff"}\n' + line(chat("a", "1")).encode())
+    source = read(path)
+    assert (source.count, left_out(source)) == (1, ["left out: damaged records 1"])
+
+
+def test_a_trace_that_is_too_large_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.jsonl"
+    calls = [chat("b", str(number), parent="0") for number in range(1, 21)]
+    path.write_text(line(chat("a", "1"), chat("b", "0"), *calls), "utf-8")
+    monkeypatch.setattr(reader, "RECORD_BYTES", 2_000)
+    source = read(path)
+    assert [row["sample_id"] for row in rows(source)] == ["a"]
+    assert left_out(source) == ["left out: traces of more than 64 MiB 1"]
+    assert limits.RECORD_BYTES == 64 << 20
+
+
+def test_messages_may_be_log_records_of_a_span(tmp_path: Path) -> None:
+    def record(name: str, second: int, body: dict[str, str]) -> dict[str, Any]:
+        pairs = [{"key": key, "value": {"stringValue": text}} for key, text in body.items()]
+        return {
+            "eventName": name,
+            "traceId": "a",
+            "spanId": "1",
+            "timeUnixNano": str(second * 10**9),
+            "body": {"kvlistValue": {"values": pairs}},
+        }
+
+    logs = [
+        record("gen_ai.choice", 2, {"message": '{"content": "Yes.", "role": "assistant"}'}),
+        record("gen_ai.user.message", 1, {"content": "Is tin a metal?"}),
+        record("some.other", 1, {"content": "nothing"}),
+    ]
+    path = tmp_path / "t.jsonl"
+    span = otlp_span("a", "1", gen_ai__operation__name="chat")
+    logged = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": logs}]}]})
+    path.write_text(f"{logged}\n{line(span)}", "utf-8")
+    (row,) = rows(read(path))
+    assert (row["user_input"], row["response"]) == ("Is tin a metal?", "Yes.")
+
+
+def test_documents_with_ids_alone_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    documents = otlp_span(
+        "a", "2", "1",
+        gen_ai__operation__name="retrieval",
+        gen_ai__retrieval__documents='[{"id": "d1", "score": 0.9}]',
+    )  # fmt: skip
+    path.write_text(line(chat("a", "1"), documents), "utf-8")
+    source = read(path)
+    assert "retrieved_contexts" not in source.present
+    (told,) = left_out(source)
+    assert told.endswith("retrievals without the texts of documents 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "hint"),
+    [
+        ('{"a": 1, "b": 2}', "no known format of traces; its first record has a, b",
+         "resourceSpans (otlp)"),
+        ("{", "no trace gives a sample (damaged records 1)", "claimflow traces"),
+        ("", "no traces", "write at least one"),
+        (line(otlp_span("a", "1")), "no trace gives a sample (traces without a question", "traces"),
+    ],
+)  # fmt: skip
+def test_a_file_without_a_sample_is_an_error(
+    text: str, what: str, hint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.jsonl").write_text(text, "utf-8")
+    (fault,) = read(tmp_path / "t.jsonl").faults
+    assert fault.place == str(tmp_path / "t.jsonl") or fault.place == "t.jsonl"
+    assert what in fault.what
+    assert hint in fault.hint
+
+
+@pytest.mark.parametrize(
+    ("samples", "told"),
+    [
+        ("{}", "write either path or traces"),
+        ("{path: a.jsonl, traces: b.jsonl}", "write either path or traces"),
+        ("{path: a.jsonl, tools: true}", "format and tools belong to traces"),
+        ("{traces: a.jsonl, contexts_separator: x}", "contexts_separator belongs to path"),
+    ],
+)
+def test_settings_that_do_not_fit_are_errors(
+    samples: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "traced.yaml"
+    config.write_text(PIPELINE.replace("{traces: FILE, tools: true}", samples), "utf-8")
+    assert main(["run", str(config)]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_what_is_left_out_is_told_before_a_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "traced.yaml"
+    config.write_text(PIPELINE.replace("FILE", str(DATA / "otlp.jsonl")), "utf-8")
+    with chdir(tmp_path):
+        assert main(["plan", "traced.yaml"]) == 0
+    assert caplog.text.count("left out: damaged records 1") == 1
