@@ -25,6 +25,7 @@ from claimflow.flows.cli import (
     report,
     run,
     schedule,
+    traces,
 )
 from claimflow.flows.cli.options import Parser, add_command, file_first
 from claimflow.flows.cli.output import write_message
@@ -115,7 +116,20 @@ def command_line() -> argparse.ArgumentParser:
         help="print the version",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    groups = (init, run, plan, check, noise, schedule, inspect, report, compare, correct, label)
+    groups = (
+        init,
+        run,
+        plan,
+        check,
+        traces,
+        noise,
+        schedule,
+        inspect,
+        report,
+        compare,
+        correct,
+        label,
+    )
     for group in (*groups, maintain):
         group.add(commands)
     completion = add_command(

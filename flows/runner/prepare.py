@@ -167,7 +167,7 @@ def _samples(
         from claimflow.flows.traces.reader import read_traces
 
         options |= {"trace_format": wanted.format, "tools": wanted.tools}
-        samples = read_traces(wanted.traces, base=base, **options)
+        samples = read_traces([wanted.traces], base=base, **options).samples
     else:
         options["contexts_separator"] = wanted.contexts_separator
         if answers is not None:

@@ -201,30 +201,44 @@ def _unknown_format(name: str, record: Mapping[str, Any]) -> Fault:
     return Fault(name, f"{what or 'nothing'}{more}", f"looked for {sought}")
 
 
+class TracesRead(NamedTuple):
+    """The samples of files of traces, and what was found in each file."""
+
+    samples: SampleSource
+    files: list[FileReport]
+
+
 def read_traces(
-    path: str,
+    paths: Sequence[str],
     *,
     base: Path,
     trace_format: str = AUTO,
     tools: bool = False,
-    rename: Mapping[str, str],
+    rename: Mapping[str, str] | None = None,
     earlier_turns: "EarlierTurns" = "history",
     limit: int | None = None,
     skip_unusable: bool = False,
-) -> SampleSource:
-    """Read and check the samples of the traces in `path`, as `read_samples` does for samples.
+) -> TracesRead:
+    """Read and check the samples of the traces in `paths`, as `read_samples` does for samples.
 
     What is left out is a warning for each file, with its reasons counted. A file of which nothing
     is used is a fault.
     """
     with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
-        files, faults = find_files(path, base, Path(folder))
-        traces = TraceFiles(files, faults, trace_format=trace_format, tools=tools)
-        found = checked_samples(
+        files: dict[str, SampleFile] = {}
+        faults: list[Fault] = []
+        for number, path in enumerate(paths):
+            copies = Path(folder) / str(number)
+            copies.mkdir()
+            found, more = find_files(path, base, copies)
+            files |= {file.name: file for file in found}
+            faults += more
+        traces = TraceFiles([*files.values()], faults, trace_format=trace_format, tools=tools)
+        samples = checked_samples(
             traces.records(),
             faults,
-            path=shown_path(path, base),
-            rename=rename,
+            path=shown_path(paths[0], base),
+            rename=rename or {},
             earlier_turns=earlier_turns,
             limit=limit,
             skip_unusable=skip_unusable,
@@ -235,6 +249,9 @@ def read_traces(
         for report in traces.reports
         if (reasons := report.left_out_text())
     ]
-    return replace(
-        found, warnings=(*told, *found.warnings), faults=(*found.faults, *traces.unused())
+    samples = replace(
+        samples,
+        warnings=(*told, *samples.warnings),
+        faults=(*samples.faults, *traces.unused()),
     )
+    return TracesRead(samples, traces.reports)

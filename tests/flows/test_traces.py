@@ -38,7 +38,7 @@ steps:
 
 
 def read(path: Path, **options: Any) -> SampleSource:
-    return read_traces(path.name, base=path.parent, rename={}, **options)
+    return read_traces([path.name], base=path.parent, **options).samples
 
 
 def rows(source: SampleSource) -> list[dict[str, Any]]:
@@ -141,7 +141,7 @@ def test_a_trace_may_be_spread_over_files(tmp_path: Path) -> None:
     lines = (DATA / "otlp.jsonl").read_text("utf-8").splitlines()
     for number, one in enumerate(lines[:7]):
         (tmp_path / f"traces-{number}.json").write_text(one, "utf-8")
-    source = read_traces("traces-*.json", base=tmp_path, rename={})
+    source = read_traces(["traces-*.json"], base=tmp_path).samples
     assert source.faults == ()
     whole = {row["sample_id"]: row for row in rows(read(DATA / "otlp.jsonl"))}
     assert {row["sample_id"]: row for row in rows(source)} == whole
@@ -209,9 +209,9 @@ def test_no_attribute_raises(attributes: dict[str, str]) -> None:
         ([line(chat("a", "1"), chat("a", "2", parent="9"))], 1, "spans without their root 1"),
         ([line(chat("a", "1"), chat("a", "2"))], 1, "further roots of a trace 1"),
         ([line(chat("a", "1"), chat("b", "1", parent="1"))],
-         1, "traces without their root span: 1"),
+         1, "traces without their root span 1"),
         ([line(chat("a", "1", parent="2"), chat("a", "2", parent="1")), line(chat("b", "1"))],
-         1, "traces without their root span: 1"),
+         1, "traces without their root span 1"),
         ([line(chat("a", "1"), {**chat("a", "1"), "name": "x"})],
          1, "spans whose id is repeated 1"),
         ([line(chat("a", "1"), {"traceId": "b"})], 1, "spans without a trace id or a span id 1"),
