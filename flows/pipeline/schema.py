@@ -72,7 +72,7 @@ EarlierTurns = Literal["history", "contexts"]
 """What the earlier turns of a conversation are to a turn: known, or premises too."""
 
 
-TraceFormat = Literal["auto", "otlp", "openinference"]
+TraceFormat = Literal["auto", "otlp", "openinference", "langfuse", "chat"]
 """The formats of traces, and auto to find it in each file."""
 
 

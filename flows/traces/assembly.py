@@ -145,7 +145,7 @@ def _sample(tree: Sequence[Span], *, tools: bool) -> dict[str, Any] | Reason:
         "model": call.model or root.model,
         "tokens_in": _sum([one.tokens_in for one in calls] or [root.tokens_in]),
         "tokens_out": _sum([one.tokens_out for one in calls] or [root.tokens_out]),
-        "latency_ms": _milliseconds(root),
+        "latency_ms": _milliseconds(tree),
         "session": session,
         "trace_id": root.trace_id if root.named else None,
         "span_id": answering.span_id if root.named else None,
@@ -194,10 +194,15 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return min(sum(known), 2**53) if known else None
 
 
-def _milliseconds(span: Span) -> int | None:
-    if span.start is None or span.end is None or span.end < span.start:
+def _milliseconds(tree: Sequence[Span]) -> int | None:
+    """How long the root took; a trace as a row may not say it, then up to the last end."""
+    root = tree[0]
+    end = root.end
+    if end is None and root.kind == "trace":
+        end = max((span.end for span in tree if span.end is not None), default=None)
+    if root.start is None or end is None or end < root.start:
         return None
-    return round((span.end - span.start) / 10**6)
+    return round((end - root.start) / 10**6)
 
 
 def _check(values: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from claimflow.flows.traces import openinference, otlp
+from claimflow.flows.traces import chat, langfuse, openinference, otlp
 from claimflow.flows.traces.spans import NO_RECORD, Reason, Span
 
 SpanReader = Callable[[Mapping[str, Any], str], Iterator[Span | Reason]]
@@ -31,9 +31,17 @@ def _is_openinference(record: Mapping[str, Any]) -> bool:
     return "context.trace_id" in record or (isinstance(context, dict) and "trace_id" in context)
 
 
+def _is_langfuse(record: Mapping[str, Any]) -> bool:
+    return langfuse.is_observation(record) or langfuse.is_trace(record)
+
+
 FORMATS: Final[Mapping[str, TraceFormat]] = {
     "otlp": TraceFormat(_is_otlp, otlp.spans, "resourceSpans"),
     "openinference": TraceFormat(_is_openinference, openinference.spans, "context.trace_id"),
+    "chat": TraceFormat(chat.is_chat, chat.spans, "messages"),
+    "langfuse": TraceFormat(
+        _is_langfuse, langfuse.spans, "id with traceId and type, observations, or input and output"
+    ),
 }
 """The formats in the order in which a record is tried; the schema of pipelines names them too."""
 

@@ -24,6 +24,7 @@ _LARGEST: Final = 2**63 - 1
 _MESSAGE_LISTS: Final = ("messages", "input_messages", "output_messages")
 _QUESTIONS: Final = (
     "question", "query", "user_input", "input", "prompt", "user_query", "text", "content",
+    "kwargs", "args",
 )  # fmt: skip
 _ANSWERS: Final = (
     "answer", "response", "output", "result", "output_text", "completion", "generations",
