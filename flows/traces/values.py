@@ -130,8 +130,8 @@ def messages_of(value: Any, depth: int = 0) -> list[Message]:
     if not isinstance(value, dict):
         return []
     message = _message(value)
-    if message is not None:
-        return [message]
+    if message is not None or _is_of_another_role(value):
+        return [message] if message is not None else []
     for name in (*_MESSAGE_LISTS, "message", *_QUESTIONS):
         found = messages_of(value.get(name), depth + 1)
         if found:
@@ -152,6 +152,11 @@ def _message(value: Mapping[str, Any]) -> Message | None:
     contents = [value.get(name) for name in ("content", "parts", "contents")]
     texts = [text for one in contents if (text := _content(one)) is not None]
     return role, "\n".join(texts[:1]) if texts else None
+
+
+def _is_of_another_role(value: Mapping[str, Any]) -> bool:
+    """Whether an object that is no known message is one of somebody else, and so no plain text."""
+    return isinstance(value.get("role"), str)
 
 
 def _folded(name: Any) -> str:
@@ -212,6 +217,8 @@ def _answer_within(value: Any, *, last: bool, depth: int) -> str | None:
     if message is not None:
         role, text = message
         return text if role == "assistant" and text and text.strip() else None
+    if _is_of_another_role(value):
+        return None
     for name in _MESSAGE_LISTS:
         found = answer_of(value.get(name), last=True, plain=False, depth=depth)
         if found is not None:

@@ -293,6 +293,13 @@ def test_a_trace_that_is_too_large_is_left_out(
     assert limits.RECORD_BYTES == 64 << 20
 
 
+def test_the_format_is_that_of_the_first_record_that_has_one(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"note": "rotated"}\n{"note": "again"}\n' + line(chat("a", "1")), "utf-8")
+    source = read(path)
+    assert (source.count, left_out(source)) == (1, ["left out: records of another format 2"])
+
+
 def test_messages_may_be_log_records_of_a_span(tmp_path: Path) -> None:
     def record(name: str, second: int, body: dict[str, str]) -> dict[str, Any]:
         pairs = [{"key": key, "value": {"stringValue": text}} for key, text in body.items()]
