@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from claimflow.flows.pipeline.limits import RECORD_BYTES
-from claimflow.flows.samples.conversations import History, last_turn
-from claimflow.flows.samples.fields import checked_id, checked_passages, checked_text
-from claimflow.flows.samples.records import RecordError
+from claimflow.flows.samples.conversations import ConversationReader, History, last_turn
+from claimflow.flows.samples.fields import fields_by_column
 from claimflow.flows.traces.spans import Reason, Span
 
 NO_ROOT: Final = "traces without their root span"
@@ -15,7 +14,7 @@ NO_MODEL: Final = "traces without a question, an answer or documents"
 NO_QUESTION: Final = "traces without a question"
 NO_ANSWER: Final = "traces without an answer"
 TOO_LARGE: Final = f"traces of more than {RECORD_BYTES >> 20} MiB"
-BEYOND_LIMITS: Final = "traces with a text, a list or an id beyond the limits"
+UNUSABLE: Final = "traces with a value that no sample can hold"
 FURTHER_ROOTS: Final = "further roots of a trace"
 ORPHANS: Final = "spans without their root"
 REPEATED: Final = "spans whose id is repeated"
@@ -158,11 +157,10 @@ def _sample(tree: Sequence[Span], *, tools: bool) -> dict[str, Any] | Reason:
         values |= {"conversation_id": root.trace_id, "turn": number}
     if history:
         values["history"] = history
-    try:
-        _check(values)
-    except RecordError:
-        return BEYOND_LIMITS
-    return {name: value for name, value in values.items() if value is not None}
+    values = {name: value for name, value in values.items() if value is not None}
+    # As it is read afterwards, where an error would end the run.
+    _, errors = ConversationReader(fields_by_column({}), None).read(values, cells=False)
+    return UNUSABLE if errors else values
 
 
 def _conversation(
@@ -203,13 +201,3 @@ def _milliseconds(tree: Sequence[Span]) -> int | None:
     if root.start is None or end is None or end < root.start:
         return None
     return round((end - root.start) / 10**6)
-
-
-def _check(values: dict[str, Any]) -> None:
-    """Raise `RecordError` where a text, the contexts or an id are beyond the limits of a sample."""
-    checked_id(values["sample_id"])
-    checked_id(values["session"])
-    checked_passages(values["retrieved_contexts"])
-    for name in ("user_input", "response", "name", "model", "span_id"):
-        if values[name] is not None:
-            checked_text(values[name])

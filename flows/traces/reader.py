@@ -39,6 +39,7 @@ _TRIED: Final = 10
 """Records of a file that are looked at to find its format."""
 
 _SHOWN_NAMES: Final = 8
+_SHOWN_CHARACTERS: Final = 40
 
 _TABLES: Final = """
     CREATE TABLE spans (trace TEXT, file INTEGER, body TEXT);
@@ -194,11 +195,12 @@ def _insert(spans: Sequence[tuple[str, int, int, Span]], database: sqlite3.Conne
 
 
 def _unknown_format(name: str, record: Mapping[str, Any]) -> Fault:
-    names = sorted(record)
+    names = [name[:_SHOWN_CHARACTERS] for name in sorted(record)]
     more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
-    what = f"no known format of traces; its first record has {', '.join(names[:_SHOWN_NAMES])}"
+    found = ", ".join(names[:_SHOWN_NAMES]) or "no members"
+    what = f"no known format of traces; its first record has {found}{more}"
     sought = "; ".join(f"{one.sought} ({known})" for known, one in FORMATS.items())
-    return Fault(name, f"{what or 'nothing'}{more}", f"looked for {sought}")
+    return Fault(name, what, f"looked for {sought}")
 
 
 class TracesRead(NamedTuple):

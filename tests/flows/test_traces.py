@@ -239,6 +239,36 @@ def test_no_attribute_raises(attributes: dict[str, str]) -> None:
     assert (found.values is None) == bool(found.left_out - Counter([assembly.NO_TEXTS]))
 
 
+@given(records=st.lists(st.dictionaries(
+    st.sampled_from(["id", "traceId", "type", "input", "output", "messages", "response", "choices",
+                     "sessionId", "name", "model", "observations", "context.trace_id",
+                     "context.span_id", "attributes.input.value", "attributes.output.value"]),
+    VALUES | st.sampled_from(["GENERATION", '[{"role": "user", "content": "x"}]']), max_size=9),
+    max_size=4))  # fmt: skip
+def test_no_file_is_anything_but_counted(
+    tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "t.jsonl"
+    lines = [json.dumps(one) for one in records]
+    path.write_text("\n".join([*lines, line(chat("good", "1"))]), "utf-8")
+    for trace_format in (AUTO, *FORMATS):
+        source = read(path, trace_format=trace_format)
+        expected = ("no trace gives a sample", "no known format of traces")
+        assert all(fault.what.startswith(expected) for fault in source.faults)
+        assert bool(source.faults) == (source.count == 0)
+
+
+@pytest.mark.parametrize(("levels", "damaged"), [(250, 0), (2_000, 1)])
+def test_attributes_may_be_nested_deep(levels: int, damaged: int, tmp_path: Path) -> None:
+    deep = '{"arrayValue":{"values":[' * levels + '{"stringValue":"end"}' + "]}}" * levels
+    text = line(chat("a", "1", deep="DEEP")).replace('{"stringValue": "DEEP"}', deep)
+    path = tmp_path / "t.jsonl"
+    path.write_text(f"{text}\n{line(chat('b', '1'))}", "utf-8")
+    source = read(path)
+    assert (source.count, source.faults) == (2 - damaged, ())
+    assert left_out(source) == (["left out: damaged records 1"] if damaged else [])
+
+
 @pytest.mark.parametrize(
     ("lines", "samples", "told"),
     [
@@ -255,7 +285,10 @@ def test_no_attribute_raises(attributes: dict[str, str]) -> None:
         ([line(chat("a", "1")), "{", '{"a": 1, "a": 2}'], 1, "damaged records 2"),
         ([line(chat("a", "1")), "[" * 5_000], 1, "damaged records 1"),
         ([line(chat("a", "1"), chat("x" * 3_000, "1"))],
-         1, "traces with a text, a list or an id beyond the limits 1"),
+         1, "traces with a value that no sample can hold 1"),
+        ([line(chat("a", "1"), chat("b", "1", gen_ai__input__messages=json.dumps(
+            [{"role": "user", "content": '[{"role": "user", "content": "x"}]'}])))],
+         1, "traces with a value that no sample can hold 1"),
         ([line(chat("a", "1"), chat("b", "1", gen_ai__input__messages="[]"))],
          1, "traces without a question 1"),
         ([line(chat("a", "1"), chat("b", "1", gen_ai__output__messages="[]"))],
