@@ -83,6 +83,24 @@ function namesIn(part) {
   } catch { return null; }
 }
 
+// How the scores of the samples that match are spread: 20 bars from 0 to 1, or over their range where it is wider.
+function histogram(values, name) {
+  const [bins, width, height, foot] = [20, 400, 90, 18];
+  const within = values.every((value) => value >= 0 && value <= 1);
+  const least = within ? 0 : Math.min(...values);
+  const most = within ? 1 : Math.max(...values);
+  const counts = new Array(bins).fill(0);
+  // A bar includes its lower end; 0.15 / 0.05 is a little less than 3 in floating point.
+  for (const value of values) counts[Math.min(Math.floor(((value - least) / (most - least || 1)) * bins + 1e-9), bins - 1)] += 1;
+  const highest = Math.max(...counts);
+  const edge = (place) => digits(least + ((most - least) * place) / bins);
+  const bars = counts.map((count, place) => drawing("rect", { x: (place * width) / bins + 0.5, width: width / bins - 1, y: height - (count / highest) * height, height: (count / highest) * height },
+    drawing("title", {}, `${edge(place)} to ${edge(place + 1)}; samples: ${count}`)));
+  const words = [[0, "start"], [bins / 2, "middle"], [bins, "end"]].map(([place, anchor]) => drawing("text", { x: (place * width) / bins, y: height + foot - 4, "text-anchor": anchor }, edge(place)));
+  const told = `Distribution of ${name} over ${values.length.toLocaleString("en")} sample${values.length === 1 ? "" : "s"}; the highest bar has ${highest.toLocaleString("en")}`;
+  return [node("p", { class: "faint" }, told), drawing("svg", { viewBox: `0 0 ${width} ${height + foot}`, width, role: "img", "aria-label": told }, bars, words)];
+}
+
 function explore(packed) {
   const { against, run, steps } = byId("packed").dataset;
   // The steps whose verdicts each metric is made of.
@@ -191,6 +209,9 @@ function explore(packed) {
     list.tHead.replaceChildren(node("tr", {}, columns.map(head)));
     list.tBodies[0].replaceChildren(...state.rows.slice(0, state.shown).map(line));
     byId("more").hidden = state.rows.length <= state.shown;
+    const scored = state.rows.map(scoreOf).filter((score) => score !== null);
+    byId("spread").hidden = scored.length === 0;
+    byId("spread").lastElementChild.replaceChildren(...(scored.length ? histogram(scored, value("metric") || "the mean") : []));
     byId("matches").textContent = `${state.rows.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} samples in this page match`;
   }
   function more() {

@@ -131,6 +131,26 @@ def test_a_cell_leads_to_its_samples_and_the_value_to_all_of_them(page: Page) ->
     expect(page.locator("#list tbody tr")).to_have_count(1)
 
 
+def test_the_distribution_is_that_of_the_samples_that_match(page: Page, address: str) -> None:
+    page.goto(f"{address}#metric=faithfulness")
+    page.reload()
+    page.locator("#spread summary").click()
+    spread = page.get_by_role("img", name="Distribution of faithfulness over 4 samples")
+    expect(spread.locator("rect")).to_have_count(20)
+    slice_of = json.dumps(["topic", "Rome"], separators=(",", ":"))
+    page.goto(f"{address}#metric=faithfulness&slice={slice_of}")
+    page.reload()
+    page.locator("#spread summary").click()
+    expect(page.locator("#spread svg")).to_have_attribute(
+        "aria-label",
+        "Distribution of faithfulness over 1 sample; the highest bar has 1",
+    )
+    heights = page.locator("#spread rect").evaluate_all(
+        "all => all.map(one => one.height.baseVal.value)"
+    )
+    assert [place for place, height in enumerate(heights) if height > 0] == [10]
+
+
 def test_intervals_and_failed_rows_stand_below(page: Page) -> None:
     page.locator("summary", has_text="Intervals").click()
     rows = page.get_by_role("group", name="Means, by slice and metric").inner_text()
