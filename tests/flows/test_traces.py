@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline import limits
 from claimflow.flows.pipeline.schema import TraceFormat
+from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.store import Store
 from claimflow.flows.traces import assembly, reader
@@ -163,6 +164,14 @@ def test_traces_and_observations_of_langfuse_may_be_files_of_their_own(tmp_path:
         (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
     source = read_traces(["*.jsonl"], base=tmp_path).samples
     assert rows(source) == GOLDEN["langfuse_traces.jsonl"]["samples"]
+
+
+def test_the_last_message_of_a_trace_of_langfuse_is_its_answer(tmp_path: Path) -> None:
+    said = [{"role": "assistant", "content": text} for text in ("Let me see.", "Tin is a metal.")]
+    path = tmp_path / "t.jsonl"
+    path.write_text(json.dumps({"id": "t", "input": "Tin?", "output": said}), "utf-8")
+    (row,) = rows(read(path))
+    assert row["response"] == "Tin is a metal."
 
 
 def test_a_chat_may_be_logged_as_request_and_response(tmp_path: Path) -> None:
@@ -407,6 +416,13 @@ def test_settings_that_do_not_fit_are_errors(
     config.write_text(PIPELINE.replace("{traces: FILE, tools: true}", samples), "utf-8")
     assert main(["run", str(config)]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_answers_may_stand_in_for_the_traces_of_a_pipeline(tmp_path: Path) -> None:
+    config = tmp_path / "traced.yaml"
+    config.write_text(PIPELINE.replace("FILE", "none.jsonl"), "utf-8")
+    answers = [{"sample_id": "one", "response": "Tin.", "retrieved_contexts": ["Tin."]}]
+    assert prepare(config, answers=answers).samples.count == 1
 
 
 def test_what_is_left_out_is_told_before_a_run(
