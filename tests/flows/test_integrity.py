@@ -204,7 +204,9 @@ def test_a_missing_table_is_found(store: Store) -> None:
 
 def test_a_missing_run_is_found(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     with duckdb.connect(store.path) as connection:
-        connection.execute("INSERT INTO audit.tags VALUES ('main', 'gone', '2026-01-01')")
+        connection.execute(
+            "INSERT INTO audit.tags (tag, run_id, tagged_at) VALUES ('main', 'gone', '2026-01-01')"
+        )
     assert main(["verify", "--store", str(store.path)]) == 1
     assert capsys.readouterr().out == (
         "audit.tags: tag main: 1 row names a run that is not there (gone)\n"
