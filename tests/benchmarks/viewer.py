@@ -95,6 +95,9 @@ def timed(view: ViewServer, path: str) -> tuple[float, int]:
     size = len(answer.read())
     seconds = time.monotonic() - started
     connection.close()
+    if answer.status == 303:
+        more, size = timed(view, answer.headers["Location"])
+        return seconds + more, size
     if answer.status != 200:
         raise SystemExit(f"{path}: {answer.status}")
     return seconds, size
