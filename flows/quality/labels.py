@@ -412,6 +412,10 @@ def record(store: Store, labels: Sequence[LabelRecord]) -> list[LabelRecord]:
     return new
 
 
+GIVEN: Final = pl.col("label").is_not_null() | pl.col("rating").is_not_null()
+"""The rows of `current_labels` with a label or a rating."""
+
+
 def current_labels(
     connection: duckdb.DuckDBPyConnection, kind: Kind, *, undecided: bool = False
 ) -> pl.DataFrame:
@@ -422,8 +426,7 @@ def current_labels(
     took theirs back.
     """
     found = read_table(connection, _CURRENT, kind=kind)
-    given = pl.col("label").is_not_null() | pl.col("rating").is_not_null()
-    return found if undecided else found.filter(given)
+    return found if undecided else found.filter(GIVEN)
 
 
 def drawn_rows(connection: duckdb.DuckDBPyConnection, kind: Kind, frame: str) -> pl.DataFrame:

@@ -87,9 +87,9 @@ class StepCalibration(NamedTuple):
 
     Of its `rows`, `labelled` have labels; on `divided` of those the annotators disagree without a
     majority, and on `failed` the judge gave no result. Rows with the same texts share a label:
-    `texts` are those that were labelled, `adjudicated` of them decided between annotators, and on
-    `seen` somebody labelled after seeing what the judge says. `at_random` says whether the rows
-    that the agreement is measured on were drawn at random.
+    `texts` are those that were labelled, `adjudicated` those decided between annotators, and `seen`
+    those labelled after the judge's result was shown. `at_random` says whether the rows that the
+    agreement is measured on were drawn at random.
     """
 
     kind: str
@@ -218,10 +218,22 @@ def paired_targets(
     if labels.is_empty():
         return
     for target in label_targets(connection, run_id, kind):
-        of_metric = labels.filter(pl.col("metric").eq_missing(pl.lit(target.metric)))
+        of_metric = _of_metric(labels, target)
         if of_metric.height:
             skipped = target.step in without_steps
             yield target, None if skipped else _pair(connection, target, of_metric)
+
+
+def paired_target(
+    connection: duckdb.DuckDBPyConnection, target: LabelTarget
+) -> PairedLabels | None:
+    """One target with its rows paired with labels; None where no row has one."""
+    pairs = _pair(connection, target, _of_metric(current_labels(connection, target.kind), target))
+    return pairs if pairs.consensus else None
+
+
+def _of_metric(labels: pl.DataFrame, target: LabelTarget) -> pl.DataFrame:
+    return labels.filter(pl.col("metric").eq_missing(pl.lit(target.metric, pl.String)))
 
 
 def _pair(

@@ -1,5 +1,3 @@
-"use strict";
-
 const sheet = JSON.parse(document.getElementById("sheet").textContent);
 const { server } = sheet;
 const byId = (id) => document.getElementById(id);
@@ -197,26 +195,16 @@ function rating() {
   return whole;
 }
 
-function csv() {
-  const quoted = (cell) => `"${cell.replaceAll('"', '""')}"`;
-  const guard = (text) => (/^'*(\s*[=+\-@＝＋－＠]|[\t\r\n])/.test(text) ? `'${text}` : text);
-  const lines = sheet.rows.map((row) => {
+function save() {
+  const rows = sheet.rows.map((row) => {
     const said = of(row.same);
     const cells = [...row.cells];
     cells[column("label")] = said.label;
-    cells[column("comment")] = guard(said.comment);
-    return cells.map(quoted).join(",");
+    cells[column("comment")] = guarded(said.comment);
+    return cells.map(quoted);
   });
-  return `\ufeff${[sheet.columns.map(quoted).join(","), ...lines].join("\r\n")}\r\n`;
-}
-
-function save() {
   const who = byId("who").value.trim().replace(/[^\p{L}\p{N}._-]+/gu, "-");
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([csv()], { type: "text/csv" }));
-  link.download = who ? `labels-${who}.csv` : "labels.csv";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  saveFile(who ? `labels-${who}.csv` : "labels.csv", csvText([sheet.columns.map(quoted), ...rows]));
   saved = true;
 }
 
@@ -244,7 +232,7 @@ function start() {
       given.set(Number(row), { ...nothing, ...said });
       waiting.set(Number(row), given.get(Number(row)));
     }
-    byId("who").textContent = server.adjudicates ? `${server.who} decides where labels differ, or somebody was unsure.` : `Labelled by ${server.who}`;
+    byId("who").textContent = server.adjudicates ? `${server.who} decides where labels differ or an annotator was unsure.` : `Labelled by ${server.who}`;
     byId("all").href = `/label?${server.address}`;
     if (waiting.size) send();
   } else {

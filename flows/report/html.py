@@ -55,7 +55,7 @@ MAX_LISTED: Final = 20_000
 _MAX_LIST: Final = 16_000_000
 """Characters for that list."""
 
-_SCRIPTS: Final = ("texts", "markdown", "differences", "tables", "sample", "filters", "list")
+_SCRIPTS: Final = ("texts", "csv", "markdown", "differences", "tables", "sample", "filters", "list")
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """Makes zlib write the header of gzip, which browsers can decompress without a library."""

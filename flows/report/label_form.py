@@ -32,7 +32,9 @@ def label_page(drawn: DrawnRows, server: Mapping[str, Any] | None = None) -> str
     """
     facts = {"sheet": _json(drawn, server), "server": server is not None}
     directives = ["connect-src 'self'"] if server is not None else []
-    return render_page("form.html.j2", facts, *directives, style="form.css", scripts=["form.js"])
+    return render_page(
+        "form.html.j2", facts, *directives, style="form.css", scripts=["csv.js", "form.js"]
+    )
 
 
 def _json(drawn: DrawnRows, server: Mapping[str, Any] | None) -> Markup:

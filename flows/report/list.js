@@ -106,7 +106,7 @@ function explore(packed) {
   // The steps whose verdicts each metric is made of.
   const stepsOf = JSON.parse(steps);
   const rows = packed.map(run ? rowFrom : rowOf);
-  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, held: null, markdown: true, address: "", following: false, rows, found: { text: "", ids: new Set() } };
+  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, step: null, markdown: true, address: "", following: false, rows, found: { text: "", ids: new Set() } };
   const [filters, list] = [byId("filters"), byId("list")];
   filters.append(...controls(rows, against));
 
@@ -209,10 +209,15 @@ function explore(packed) {
     list.tHead.replaceChildren(node("tr", {}, columns.map(head)));
     list.tBodies[0].replaceChildren(...state.rows.slice(0, state.shown).map(line));
     byId("more").hidden = state.rows.length <= state.shown;
+    spread();
+    byId("matches").textContent = `${state.rows.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} samples in this page match`;
+  }
+  // Drawn only where it is seen: a filter draws again with each letter.
+  function spread() {
     const scored = state.rows.map(scoreOf).filter((score) => score !== null);
     byId("spread").hidden = scored.length === 0;
-    byId("spread").lastElementChild.replaceChildren(...(scored.length ? histogram(scored, value("metric") || "the mean") : []));
-    byId("matches").textContent = `${state.rows.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} samples in this page match`;
+    const seen = byId("spread").open && scored.length;
+    byId("spread").lastElementChild.replaceChildren(...(seen ? histogram(scored, value("metric") || "the mean") : []));
   }
   function more() {
     const first = state.shown;
@@ -238,7 +243,7 @@ function explore(packed) {
     try { sample = await row.load(); } catch (error) { say(`The sample cannot be read: ${error.message}`); return; }
     if (state.open !== row) return;
     openSample(sample, { number: state.rows.indexOf(row) + 1, of: state.rows.length, go, claim, chose, markdown: state.markdown, rendered,
-      held: state.held, ofMetric: stepsOf[value("metric")] || [], against: (step) => { state.held = step; tell(); } });
+      step: state.step, stepsOfMetric: stepsOf[value("metric")] || [], keepStep: (step) => { state.step = step; tell(); } });
     byId("detail").focus({ preventScroll: true });
     if (!claim) byId("detail").scrollIntoView({ block: "start" });
     // The next one is read meanwhile.
@@ -297,7 +302,7 @@ function explore(packed) {
     if (String(names) !== String(firstNames)) parts.set("columns", JSON.stringify(names.slice(1)));
     if (sample && state.open) parts.set("sample", state.open.id);
     if (sample && state.open && state.claim) parts.set("claim", state.claim);
-    if (sample && state.open && state.held) parts.set("step", state.held);
+    if (sample && state.open && state.step) parts.set("step", state.step);
     if (!state.markdown) parts.set("markdown", "off");
     return String(parts);
   }
@@ -326,9 +331,9 @@ function explore(packed) {
       if (wanted && (input.type !== "number" || Number.isFinite(Number(wanted)))) input.value = wanted;
     }
     for (const input of filters.querySelectorAll("select")) if (input.selectedIndex < 0) input.selectedIndex = 0;
-    const rendered = state.markdown;
+    const shown = [state.markdown, state.step];
     state.markdown = parts.get("markdown") !== "off";
-    state.held = parts.get("step");
+    state.step = parts.get("step");
     const sort = parts.get("sort") || "";
     state.down = sort.startsWith("-");
     state.sort = every.find((one) => one.name === sort.replace("-", "")) || null;
@@ -338,7 +343,7 @@ function explore(packed) {
     say("");
     const name = parts.get("sample");
     const row = rows.find((one) => one.id === name);
-    if (row) { if (row !== state.open || parts.get("claim") !== state.claim || rendered !== state.markdown) show(row, parts.get("claim")); return; }
+    if (row) { if (row !== state.open || parts.get("claim") !== state.claim || String(shown) !== String([state.markdown, state.step])) show(row, parts.get("claim")); return; }
     hide();
     if (name !== null) {
       say(`The sample ${name} is not in this page.`);
@@ -361,6 +366,7 @@ function explore(packed) {
   window.addEventListener("popstate", follow);
   byId("keys").addEventListener("click", () => byId("help").showModal());
   byId("help").querySelector("button").addEventListener("click", () => byId("help").close());
+  byId("spread").addEventListener("toggle", spread);
   tools();
   downloads();
   draw();

@@ -99,11 +99,11 @@ function claimLine(sample, claim, step, view) {
 function sidePanel(sample, side, title, differences, view) {
   const claims = claimsOf(sample, side);
   const steps = [...new Set(claims.flatMap((claim) => claim.verdicts.map((one) => one.step)))];
-  const step = [view.wants.against, ...view.wants.ofMetric].find((one) => steps.includes(one)) || steps[0] || null;
+  const step = [view.step, ...view.stepsOfMetric].find((one) => steps.includes(one)) || steps[0] || null;
   const marks = claims.filter((claim) => claim.start !== null).map((claim) => ({
     start: claim.start, end: claim.end, kind: judged(claim, step), chosen: claim === view.chosen, choose: () => view.choose(claim) }));
   const choice = steps.length < 2 ? null : node("label", {}, "verdicts of the step ", node("select", {
-    change: (event) => { view.wants.against = event.target.value; view.held(event.target.value); view.draw(); } },
+    change: (event) => { view.step = event.target.value; view.keepStep(view.step); view.draw(); } },
     steps.map((name) => node("option", { value: name, selected: name === step }, name))));
   return node("section", { "aria-label": title }, textTitle("h4", title, sample[side]), choice,
     textBlock(title, sample[side], [...marks, ...evidenceIn(sample, side, null, view.chosen), ...differences], view),
@@ -258,7 +258,7 @@ function openSample(sample, place) {
   };
   const textsOf = () => [sample, sample.before].filter(Boolean)
     .flatMap((one) => [one.user_input, one.response, one.reference, ...one.other_references, ...(one.retrieved_contexts || [])]).filter(Boolean);
-  const view = { wants: { against: place.held, ofMetric: place.ofMetric }, held: place.against, parts: new Map(), differences: new Map(), markdown: place.markdown, hasMarkdown, textsOf, chosen: wanted || null, pressed: wanted || null, folds: new Map(), button: null, draw, choose, render };
+  const view = { step: place.step, stepsOfMetric: place.stepsOfMetric, keepStep: place.keepStep, parts: new Map(), differences: new Map(), markdown: place.markdown, hasMarkdown, textsOf, chosen: wanted || null, pressed: wanted || null, folds: new Map(), button: null, draw, choose, render };
   function render(wantsMarkdown) {
     view.markdown = wantsMarkdown;
     place.rendered(wantsMarkdown);

@@ -46,19 +46,6 @@ function sortable(slices) {
 
 document.querySelectorAll("table.slices").forEach(sortable);
 
-// The beginnings of a formula, also after blanks and in full-width characters: the same as in the sheets of
-// `claimflow label export`.
-const FORMULA = /^'*(?:\s*[=+\-@＝＋－＠]|[\t\r\n])/;
-
-// A table as CSV for spreadsheet programs: null is empty, and no program takes a text for a formula.
-function csvOf(titles, rows) {
-  const cell = (value) => {
-    if (value === null || typeof value === "number") return value === null ? "" : String(value);
-    return `"${(FORMULA.test(value) ? `'${value}` : value).replaceAll('"', '""')}"`;
-  };
-  return `\ufeff${[titles, ...rows].map((row) => row.map(cell).join(",")).join("\r\n")}\r\n`;
-}
-
 // The text of a cell, or its number; pictures are left out.
 function cellOf(cell) {
   const copy = cell.cloneNode(true);
@@ -77,10 +64,4 @@ function downloads() {
     const save = () => saveFile(`${name.toLowerCase().replace(/\W+/g, "-")}.csv`, csvOf(titles(), rows()));
     part.after(node("button", { type: "button", class: "copy", "aria-label": `${name} as CSV`, click: save }, "CSV"));
   }
-}
-
-function saveFile(name, text) {
-  const link = node("a", { href: URL.createObjectURL(new Blob([text], { type: "text/csv" })), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }

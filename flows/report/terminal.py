@@ -484,8 +484,7 @@ def _label_counts(one: StepCalibration) -> Iterator[str]:
         line += f", {one.adjudicated:,} adjudicated"
     yield line
     if one.seen:
-        count = format_count(one.seen, "text")
-        yield f"on {count} somebody labelled after seeing what the judge says"
+        yield f"{format_count(one.seen, 'text')} labelled after the judge's result was shown"
     if not one.at_random:
         yield "not drawn at random: agreement is that of the rows that were labelled, not of all"
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,10 +19,10 @@ from claimflow.flows.errors import Fault
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.files import find_files, shown_path
 from claimflow.flows.samples.formats import SampleFile, read_records
+from claimflow.flows.samples.json_files import decode_object, read_json_array, read_json_lines
 from claimflow.flows.samples.reader import SampleSource, checked_samples
-from claimflow.flows.samples.records import Record, RecordError
+from claimflow.flows.samples.records import Format, Record, RecordError
 from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
-from claimflow.flows.traces.documents import with_documents
 from claimflow.flows.traces.formats import FORMATS, format_of, read_spans
 from claimflow.flows.traces.spans import Reason, Span, span_of
 
@@ -40,6 +41,10 @@ _TRIED: Final = 10
 
 _SHOWN_NAMES: Final = 8
 _SHOWN_CHARACTERS: Final = 40
+
+_START: Final = 1 << 16
+_PLACE: Final = "{name}:{number}"
+_DOCUMENT_HINT: Final = "write one JSON object on each line, or one document"
 
 _TABLES: Final = """
     CREATE TABLE spans (trace TEXT, file INTEGER, body TEXT);
@@ -101,7 +106,7 @@ class TraceFiles:
         tools: bool = False,
     ) -> None:
         self.reports = [FileReport(file.name) for file in files]
-        self._files = [with_documents(file) for file in files]
+        self._files = [_with_documents(file) for file in files]
         self._faults = faults
         self._format = trace_format
         self._tools = tools
@@ -180,6 +185,42 @@ class TraceFiles:
                 reasons = report.left_out_text()
                 hint = "`claimflow traces` shows what is read"
                 yield Fault(report.name, f"{what} ({reasons})" if reasons else what, hint)
+
+
+def _with_documents(file: SampleFile) -> SampleFile:
+    """The same file, whose records are the objects in it; damaged ones are errors of their own.
+
+    JSON is told by its beginning, since collectors write lines of it to files called .json.
+    """
+    if not file.format.text or file.format.cells:
+        return file
+    return file._replace(format=Format(_read_json, _PLACE))
+
+
+def _read_json(path: Path) -> Iterator[Record]:
+    lines = partial(read_json_lines, path, lenient=True)
+    with path.open("rb") as file:
+        start = file.read(_START).removeprefix(b"\xef\xbb\xbf").lstrip()
+        if start.startswith(b"["):
+            yield from read_json_array(path)
+            return
+        first, end, _ = start.partition(b"\n")
+        if first.rstrip().endswith(b"}") or not end:
+            # A line longer than the block is one of many, or the only one.
+            yield from lines()
+            return
+        file.seek(0)
+        text = file.read(RECORD_BYTES + 1)
+    if len(text) <= RECORD_BYTES:
+        try:
+            found = decode_object(text.removeprefix(b"\xef\xbb\xbf"), hint=_DOCUMENT_HINT)
+        except UnicodeDecodeError:
+            found = None
+        if isinstance(found, dict):
+            yield Record(1, found)
+            return
+    # Lines of which the first one is damaged.
+    yield from lines()
 
 
 def _insert(spans: Sequence[tuple[str, int, int, Span]], database: sqlite3.Connection) -> None:

@@ -155,7 +155,7 @@ def _message(value: Mapping[str, Any]) -> Message | None:
 
 
 def _is_of_another_role(value: Mapping[str, Any]) -> bool:
-    """Whether an object that is no known message is one of somebody else, and so no plain text."""
+    """Whether an object is a message in a role that is not read, so that its text is not either."""
     return isinstance(value.get("role"), str)
 
 

@@ -22,6 +22,7 @@ from claimflow.flows.quality.label_sheets import (
     row_key,
 )
 from claimflow.flows.quality.labels import (
+    GIVEN,
     KINDS,
     Kind,
     LabelTarget,
@@ -34,12 +35,11 @@ from claimflow.flows.quality.step_calibration import (
     CorrectedRate,
     PairedLabels,
     corrected_rates,
-    paired_targets,
+    paired_target,
 )
 from claimflow.flows.report.label_form import label_page
 from claimflow.flows.report.templates import address
 from claimflow.flows.store.arrow import read_table
-from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.results import all_runs, chosen_run
 from claimflow.flows.store.runs import account
 from claimflow.flows.store.store import Store
@@ -52,8 +52,8 @@ from claimflow.flows.viewer.responses import (
     page,
 )
 
-LABEL_SECONDS: Final = 3.0
-"""How long a label or a tag waits for a process that writes to the store."""
+STORE_SECONDS: Final = 3.0
+"""How long a request waits for another process that has the store."""
 
 LABEL_PATHS: Final = tuple(
     f"/label{path}" for path in ("", "/sheet", "/judge", "/results", "/save")
@@ -100,7 +100,7 @@ class _Sheet(NamedTuple):
 @lru_cache(maxsize=8)
 def live_store(store: Store) -> Store:
     """The store itself, for what is written: all requests share it, and wait for each other."""
-    return store if store.read_path == store.path else Store(store.path, wait=LABEL_SECONDS)
+    return store if store.read_path == store.path else Store(store.path, wait=STORE_SECONDS)
 
 
 def handle_label_request(store: Store, request: Request, token: str) -> Response:
@@ -147,7 +147,10 @@ def _choice(store: Store, query: Mapping[str, str]) -> Response:
         run_id=run_id,
         runs=runs,
         what=[
-            (json.dumps([one.kind, one.step, one.metric or ""]), _target_text(one))
+            (
+                json.dumps([one.kind, one.step, one.metric or ""]),
+                _target_text(one.kind, one.step, one.metric),
+            )
             for one in targets
         ],
         chosen=json.dumps([query.get(name, "") for name in ("of", "step", "metric")]),
@@ -165,19 +168,21 @@ def _choice(store: Store, query: Mapping[str, str]) -> Response:
     return Response(HTTPStatus.OK, body)
 
 
-def _target_text(target: LabelTarget) -> str:
-    return f"{target.kind} of {target.step}" + (f": {target.metric}" if target.metric else "")
+def _target_text(kind: str, step: str, metric: str | None) -> str:
+    return f"{kind} of {step}" + (f": {metric}" if metric else "")
 
 
 def _started(run_id: str, row: dict[str, Any]) -> dict[str, Any]:
-    """A draw that somebody has begun to label, with the address where it goes on."""
+    """A draw with labels of one annotator, and the address of its sheet."""
     draw = parse_draw(row["draw"])
     address = None
     if draw is not None and draw.size <= _MOST:
         of = (run_id, row["kind"], row["step"], row["metric"] or "")
         address = _Sheet(*of, draw.size, draw.by, draw.seed, row["annotator"]).address
-    metric = f": {row['metric']}" if row["metric"] else ""
-    return row | {"address": address, "what": f"{row['kind']} of {row['step']}{metric}"}
+    return row | {
+        "address": address,
+        "what": _target_text(row["kind"], row["step"], row["metric"]),
+    }
 
 
 _PROGRESS: Final = """
@@ -398,7 +403,7 @@ _JUDGED: Final[Mapping[str, str]] = {
 
 
 class _Differing(NamedTuple):
-    """A text that got several labels, or none because somebody was unsure."""
+    """A text with several labels, or without one because an annotator was unsure."""
 
     subject: str
     lines: list[str]
@@ -429,26 +434,25 @@ def _results(store: Store, query: Mapping[str, str]) -> Response:
     """How far people agree, and what they would say of all rows."""
     sheet = _sheet_of(store, query)
     drawn = _drawn(store, sheet)
-    refresh_read_copy(store)
     by_row = _first_rows(drawn)
     with store.reading() as connection:
         labels = _labels_of(connection, drawn)
-        paired = _pairs(connection, drawn.target)
+        paired = paired_target(connection, drawn.target)
     differing = _differing(labels, list(by_row))
     texts = {subject: drawn.rows[number][0] for subject, number in by_row.items()}
     people = labels.filter(~pl.col("adjudicates"))
     body = page(
         "label_results",
-        what=_target_text(drawn.target),
+        what=_target_text(sheet.kind, sheet.step, sheet.metric),
         run_id=sheet.run_id,
         draw=str(drawn.draw),
         texts=len(by_row),
         people=[
             {
                 "who": who,
-                "labelled": rows.filter(_GIVEN).height,
+                "labelled": rows.filter(GIVEN).height,
                 "unsure": rows["unsure"].sum(),
-                "seen": rows.filter(_GIVEN, pl.col("seen")).height,
+                "seen": rows.filter(GIVEN, pl.col("seen")).height,
                 "address": sheet._replace(who=who).address,
             }
             for (who,), rows in sorted(people.partition_by("annotator", as_dict=True).items())
@@ -468,16 +472,6 @@ def _results(store: Store, query: Mapping[str, str]) -> Response:
         fields=[*sheet._replace(who="").parameters.items()],
     )
     return Response(HTTPStatus.OK, body)
-
-
-_GIVEN: Final = pl.col("label").is_not_null() | pl.col("rating").is_not_null()
-
-
-def _pairs(connection: duckdb.DuckDBPyConnection, target: LabelTarget) -> PairedLabels | None:
-    for found, pairs in paired_targets(connection, target.run_id, target.kind):
-        if (found.step, found.metric) == (target.step, target.metric):
-            return pairs if pairs is not None and pairs.consensus else None
-    return None
 
 
 def _of_all(pairs: PairedLabels) -> list[CorrectedRate]:
@@ -516,7 +510,7 @@ def _judge_agreement(pairs: PairedLabels) -> tuple[int, int] | None:
 
 def _agreeing_pairs(people: pl.DataFrame) -> list[dict[str, Any]]:
     """For each two people, on how many of the texts that both labelled they agree."""
-    given = people.filter(_GIVEN).select("subject", "annotator", "label", "rating")
+    given = people.filter(GIVEN).select("subject", "annotator", "label", "rating")
     both = given.join(given, on="subject", suffix="_b").filter(
         pl.col("annotator") < pl.col("annotator_b")
     )

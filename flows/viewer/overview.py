@@ -1,6 +1,6 @@
 """The runs of a store by pipeline, and the means of a metric over the runs, for the viewer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -140,8 +140,7 @@ def pipelines(
 ) -> list[PipelineRuns]:
     """The pipelines of a store, that with the newest run first, with their runs.
 
-    `every` run and `every_metric` are listed where asked for, else the first ones.
-
+    With `every` all runs are listed, not only the newest, and with `every_metric` all metrics.
     `sort` is one of `SORTS`, behind a minus for the largest first.
     """
     runs = wanted.of(all_runs(store))
@@ -223,9 +222,11 @@ def _pipeline(
         }
         for run in rows.iter_rows(named=True)
     ]
-    headlines = _headlines(store, means)
-    shown = headlines if every_metric else headlines[:_HEADLINES]
-    return PipelineRuns(name, shown, len(headlines) - len(shown), listed, count - rows.height)
+    newest = _newest_means(store, means)
+    shown = newest if every_metric else newest.head(_HEADLINES)
+    headlines = list(_headlines(store, means, shown))
+    more_metrics = newest.height - shown.height
+    return PipelineRuns(name, headlines, more_metrics, listed, count - rows.height)
 
 
 def _followers(table: pl.DataFrame) -> set[str]:
@@ -238,37 +239,39 @@ def _followers(table: pl.DataFrame) -> set[str]:
     return found
 
 
-def _headlines(store: Store, means: pl.DataFrame) -> list[Headline]:
-    """The metrics of the newest run that has means, those of claims first."""
-    if means.is_empty():
-        return []
-    newest_run = means["run_id"][-1]
+def _newest_means(store: Store, means: pl.DataFrame) -> pl.DataFrame:
+    """The means of the newest run that has some, those of claims first; with the column `lower`."""
+    newest = means.tail(1).select("run_id")
+    if newest.is_empty():
+        return newest
     with store.reading() as connection:
-        kinds = metric_kinds(connection, newest_run)
-    newest = means.filter(pl.col("run_id") == newest_run).sort(
-        pl.col("metric").is_in(kinds.claims), descending=True, maintain_order=True
+        kinds = metric_kinds(connection, *newest["run_id"])
+    return (
+        means.join(newest, on="run_id", how="semi", maintain_order="left")
+        .with_columns(lower=pl.col("metric").is_in(kinds.lower))
+        .sort(pl.col("metric").is_in(kinds.claims), descending=True, maintain_order=True)
     )
-    found = []
-    for row in newest.iter_rows(named=True):
+
+
+def _headlines(store: Store, means: pl.DataFrame, shown: pl.DataFrame) -> Iterator[Headline]:
+    """The rows of `_newest_means` in `shown`, with what came before."""
+    for row in shown.iter_rows(named=True):
         same = (pl.col("scores") == row["scores"]) & (pl.col("metric") == row["metric"])
         past = [_past_mean(one) for one in means.filter(same).iter_rows(named=True)]
         change, finding = _change(store, past, row["name"])
         drawn = sparkline_svg(past[-_TREND:], row["metric"])
-        found.append(
-            Headline(
-                row["scores"],
-                row["metric"],
-                row["name"],
-                row["metric"] in kinds.lower,
-                past[-1],
-                row["n_scored"],
-                row["n"],
-                change,
-                finding,
-                None if drawn is None else Markup(drawn),  # noqa: S704, escaped where it is drawn
-            )
+        yield Headline(
+            row["scores"],
+            row["metric"],
+            row["name"],
+            row["lower"],
+            past[-1],
+            row["n_scored"],
+            row["n"],
+            change,
+            finding,
+            None if drawn is None else Markup(drawn),  # noqa: S704, escaped where it is drawn
         )
-    return found
 
 
 def _change(store: Store, past: Sequence[PastMean], name: str) -> tuple[float | None, Finding]:

@@ -15,7 +15,6 @@ from claimflow.flows.report.html import html_report, sample_entry
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.report.samples import searched_samples
 from claimflow.flows.store.arrow import read_table
-from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.runs import account, add_tag, remove_tag, tags
 from claimflow.flows.store.store import Store
@@ -118,7 +117,6 @@ def _tags_page(store: Store, request: Request, token: str) -> Response:
                 remove_tag(live, tag, who=who)
             else:
                 add_tag(live, run_id, tag, who=who)
-            refresh_read_copy(live)
             tag = ""
         except InputError as error:
             errors = [str(fault) for fault in error.faults]

@@ -13,7 +13,7 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.store import Store
-from claimflow.flows.viewer.labelling import LABEL_SECONDS, live_store
+from claimflow.flows.viewer.labelling import STORE_SECONDS, live_store
 from claimflow.flows.viewer.pages import WRITTEN, handle_request
 from claimflow.flows.viewer.responses import Request, Response, error_response
 
@@ -51,7 +51,8 @@ class ViewServer(ThreadingHTTPServer):
     def __init__(self, store: Store, port: int) -> None:
         """Listen on `port`, or on any free one for 0. Raises `InputError` where it is in use."""
         self.store = store
-        store.wait = min(store.wait, LABEL_SECONDS)
+        # A reader waits in front of a blank page.
+        store.wait = min(store.wait, STORE_SECONDS)
         self._changed = threading.Condition()
         self._answering = 0
         self.wrote = False

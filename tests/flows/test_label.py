@@ -267,14 +267,19 @@ def test_unsure_and_a_comment_are_recorded(
         assert current_labels(connection, "verdicts").is_empty()
 
 
+def run_twins(folder: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of two samples with the same texts, in the working folder."""
+    monkeypatch.chdir(folder)
+    pipeline = Judged(folder, served)
+    pipeline.write([sample("one"), sample("one") | {"sample_id": "again"}])
+    pipeline.run()
+
+
 def test_a_row_with_the_texts_of_a_drawn_one_is_no_further_evidence(
     tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    pipeline = Judged(tmp_path, served)
-    pipeline.write([sample("one"), sample("one") | {"sample_id": "again"}])
-    pipeline.run()
+    run_twins(tmp_path, served, monkeypatch)
     save_sheet(labelled(exported("--sample", "1")))
     assert label("import", "sheet.csv", "--who", "ann") == 0
     capsys.readouterr()
@@ -290,10 +295,7 @@ def test_the_same_texts_have_one_label_in_a_sheet(
     tmp_path: Path, served: Endpoint, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    pipeline = Judged(tmp_path, served)
-    pipeline.write([sample("one"), sample("one") | {"sample_id": "again"}])
-    pipeline.run()
+    run_twins(tmp_path, served, monkeypatch)
     rows = [row for row in exported() if row["claim"] == CLAIMS[0]]
     save_sheet([rows[0] | {"label": "entailed"}, rows[1] | {"label": "neutral"}])
     capsys.readouterr()

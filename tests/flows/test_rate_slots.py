@@ -10,9 +10,8 @@ from tests.flows.limits import Limit
 
 PER_SECOND = 20
 
-ALLOWED = 1.5 * PER_SECOND
-"""Requests in any second: on a busy machine, what is sent evenly arrives closer together. Two runs
-that did not share the rate would send twice as many."""
+ALLOWED = PER_SECOND + 4
+"""Requests in any second: what is sent evenly can arrive a little closer together."""
 
 
 def write(folder: Path, endpoint: Endpoint, count: int, limit: str) -> Path:
@@ -45,7 +44,7 @@ def test_two_runs_share_a_rate(server: str, tracked_forks: Forks, tmp_path: Path
     both = [time for time in first if second[0] <= time <= second[-1]]
     if len(both) > 15:
         # While both ask each has half of it, and alone one has all.
-        assert busiest(both) <= 0.8 * PER_SECOND
+        assert busiest(both) <= PER_SECOND / 2 + 3
     assert limit.places() == 0
 
 

@@ -106,7 +106,7 @@ class Reader:
 
     def label_twenty_claims(self) -> None:
         self.link("Labels")
-        # Each reader is somebody else, and begins anew.
+        # Each reader has a name of its own, and begins anew.
         self.page.get_by_label("Your name").fill(uuid4().hex)
         self.page.get_by_label("Rows", exact=True).fill("20")
         self.page.get_by_role("button", name="Label", exact=True).click()
