@@ -1,6 +1,7 @@
 // ---- the list ---------------------------------------------------------------------------------
 
-const PAGE = 100;
+// Rows of the list that are in the page above and below those that are seen.
+const AROUND = 30;
 
 async function unpacked() {
   const bytes = Uint8Array.from(atob(byId("packed").textContent), (letter) => letter.charCodeAt(0));
@@ -106,8 +107,8 @@ function explore(packed) {
   // The steps whose verdicts each metric is made of.
   const stepsOf = JSON.parse(steps);
   const rows = packed.map(run ? rowFrom : rowOf);
-  const state = { sort: null, down: false, shown: PAGE, open: null, claim: null, step: null, markdown: true, address: "", following: false, rows, found: { text: "", ids: new Set() } };
-  const [filters, list] = [byId("filters"), byId("list")];
+  const state = { sort: null, down: false, first: 0, last: 0, height: 0, open: null, claim: null, step: null, markdown: true, address: "", following: false, rows, found: { text: "", ids: new Set() } };
+  const [filters, list, scroller] = [byId("filters"), byId("list"), byId("scroller")];
   filters.append(...controls(rows, against));
 
   const value = (name) => (filters.elements[name] ? filters.elements[name].value : "");
@@ -143,6 +144,7 @@ function explore(packed) {
   function sortBy(column) {
     state.down = state.sort === column ? !state.down : false;
     state.sort = column;
+    scroller.scrollTop = 0;
     draw();
     tell();
     list.tHead.querySelectorAll("button")[columns.indexOf(column)].focus();
@@ -152,7 +154,7 @@ function explore(packed) {
     const name = titleOf(column);
     return sortHeader(name, { order, number: Boolean(column.shown) && !column.field, aloud: column.aloud || name, click: () => sortBy(column) });
   }
-  function line(row) {
+  function line(row, number) {
     const open = row === state.open;
     const cell = (column) => {
       if (!column.text) return node("td", { class: column.field ? null : "number", dir: column.field ? "auto" : null }, column.shown(column.get(row)));
@@ -160,7 +162,7 @@ function explore(packed) {
       const short = Array.from(whole.slice(0, 320)).slice(0, 140).join("");
       return node("td", { class: "asked", dir: "auto" }, short + (short.length < whole.length ? "…" : ""));
     };
-    return node("tr", { class: open ? "current" : null, click: () => show(row) },
+    return node("tr", { class: open ? "current" : null, "aria-rowindex": number + 2, click: () => show(row) },
       node("th", { scope: "row", class: "id" }, node("button", { type: "button", class: "open", "aria-current": String(open) }, node("bdi", {}, row.id))),
       columns.slice(1).map(cell));
   }
@@ -181,7 +183,6 @@ function explore(packed) {
       node("button", { type: "button", click: download }, "Download CSV"),
       ...[savedFilters(() => addressOf({ sample: false }), (address) => { location.hash = address; })].filter(Boolean));
   }
-  const openers = () => [...list.tBodies[0].querySelectorAll("button.open")];
   // The server searches the texts, which the page of `claimflow view` does not have.
   async function search() {
     const text = value("text");
@@ -207,8 +208,10 @@ function explore(packed) {
     const found = rows.filter((row) => wanted.every((fits) => fits(row)));
     state.rows = state.sort === null ? found : sorted(found, state.sort.get, state.down);
     list.tHead.replaceChildren(node("tr", {}, columns.map(head)));
-    list.tBodies[0].replaceChildren(...state.rows.slice(0, state.shown).map(line));
-    byId("more").hidden = state.rows.length <= state.shown;
+    list.setAttribute("aria-rowcount", state.rows.length + 1);
+    byId("widths").replaceChildren(...columns.map((one) => node("col", { class: one.text ? "text" : one.shown && !one.field ? "number" : "id" })));
+    rowsFrom(0);
+    scrolled();
     spread();
     byId("matches").textContent = `${state.rows.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} samples in this page match`;
   }
@@ -219,19 +222,47 @@ function explore(packed) {
     const seen = byId("spread").open && scored.length;
     byId("spread").lastElementChild.replaceChildren(...(seen ? histogram(scored, value("metric") || "the mean") : []));
   }
-  function more() {
-    const first = state.shown;
-    state.shown += PAGE;
-    list.tBodies[0].append(...state.rows.slice(first, state.shown).map(line));
-    byId("more").hidden = state.rows.length <= state.shown;
+  // The rows from `first` on that are near what is seen. All rows have one height, and the table stands
+  // where its first row would stand if those above it were there.
+  function rowsFrom(first) {
+    const body = list.tBodies[0];
+    const held = body.contains(document.activeElement) ? numberOf(document.activeElement) : -1;
+    const seen = state.height ? Math.ceil(scroller.clientHeight / state.height) : 0;
+    state.first = first;
+    state.last = Math.min(state.rows.length, first + seen + 2 * AROUND);
+    body.replaceChildren(...state.rows.slice(first, state.last).map((row, place) => line(row, first + place)));
+    state.height = body.rows.length ? body.rows[0].getBoundingClientRect().height : state.height;
+    list.style.marginTop = `${first * state.height}px`;
+    byId("rows").style.height = state.rows.length ? `${state.rows.length * state.height + list.tHead.offsetHeight}px` : "auto";
+    // The row that had the focus keeps it; if it is gone, the keys go on scrolling.
+    if (held >= 0) (openerOf(held) || scroller).focus({ preventScroll: true });
+  }
+  // Draws other rows once those that are seen come near the end of those that are drawn.
+  function scrolled() {
+    if (!state.height) return;
+    const top = Math.floor(scroller.scrollTop / state.height);
+    const bottom = Math.min(state.rows.length, top + Math.ceil(scroller.clientHeight / state.height));
+    const near = AROUND / 3;
+    if ((state.first > 0 && top < state.first + near) || (state.last < state.rows.length && bottom > state.last - near)) rowsFrom(Math.max(0, top - AROUND));
+  }
+  // The place of the row with this element in the list, and the button that opens the row in a place.
+  const numberOf = (element) => state.first + [...list.tBodies[0].rows].indexOf(element.closest("tr"));
+  const openerOf = (number) => { const row = list.tBodies[0].rows[number - state.first]; return row ? row.querySelector("button.open") : null; };
+  // Scrolls the list, not the page, so that the row is seen.
+  function reveal(number) {
+    const [top, seen] = [number * state.height, scroller.clientHeight - list.tHead.offsetHeight - state.height];
+    scroller.scrollTop = Math.min(top, Math.max(scroller.scrollTop, top - seen));
+    scrolled();
+    return openerOf(number);
   }
   function mark(row) {
     state.open = row;
-    openers().forEach((button, number) => {
-      const open = state.rows[number] === row;
-      button.setAttribute("aria-current", String(open));
-      button.closest("tr").classList.toggle("current", open);
-    });
+    for (const line of list.tBodies[0].rows) {
+      const open = state.rows[numberOf(line)] === row;
+      line.querySelector("button.open").setAttribute("aria-current", String(open));
+      line.classList.toggle("current", open);
+    }
+    if (state.rows.includes(row)) reveal(state.rows.indexOf(row));
   }
   async function show(row, claim = null) {
     mark(row);
@@ -262,7 +293,7 @@ function explore(packed) {
     const number = state.rows.indexOf(state.open);
     hide();
     tell({ step: true });
-    (openers()[number] || filters.elements.text).focus();
+    ((number >= 0 && reveal(number)) || filters.elements.text).focus();
   }
   function hide() {
     byId("detail").hidden = true;
@@ -272,8 +303,8 @@ function explore(packed) {
   }
   function keyed(event) {
     const typing = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
-    if (event.target === filters.elements.text && ["Enter", "ArrowDown"].includes(event.key) && openers().length) {
-      openers()[0].focus();
+    if (event.target === filters.elements.text && ["Enter", "ArrowDown"].includes(event.key) && state.rows.length) {
+      reveal(0).focus();
       event.preventDefault();
       return;
     }
@@ -285,11 +316,10 @@ function explore(packed) {
     const letter = { j: 1, k: -1 }[event.key];
     if (letter && state.open) { go(letter); event.preventDefault(); return; }
     const step = letter || { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const number = openers().indexOf(event.target);
+    const number = event.target.classList.contains("open") ? numberOf(event.target) : -1;
     if (!step || (number < 0 && !letter)) return;
-    if (number + step === state.shown && state.rows.length > state.shown) more();
-    const next = openers()[number < 0 ? 0 : number + step];
-    if (next) next.focus();
+    const next = number < 0 ? Math.ceil(scroller.scrollTop / state.height) : number + step;
+    if (state.rows[next]) reveal(next).focus();
     event.preventDefault();
   }
 
@@ -338,7 +368,7 @@ function explore(packed) {
     state.down = sort.startsWith("-");
     state.sort = every.find((one) => one.name === sort.replace("-", "")) || null;
     choose(namesIn(parts.get("columns")) || firstNames);
-    state.shown = PAGE;
+    scroller.scrollTop = 0;
     draw();
     say("");
     const name = parts.get("sample");
@@ -351,17 +381,13 @@ function explore(packed) {
     }
     else if (parts.size) byId("samples").scrollIntoView({ block: "start" });
   }
-  const redraw = () => { state.shown = PAGE; draw(); tell(); };
+  const redraw = () => { scroller.scrollTop = 0; draw(); tell(); };
   filters.addEventListener("input", redraw);
-  filters.addEventListener("reset", () => setTimeout(redraw));
+  filters.addEventListener("reset", () => { if (!state.following) setTimeout(redraw); });
   filters.addEventListener("submit", (event) => event.preventDefault());
-  byId("more").addEventListener("click", () => {
-    const first = state.shown;
-    more();
-    openers()[first].focus();
-  });
-  // A reader who scrolls to the end of the list gets more of it. An open sample is below it and must stay in place.
-  new IntersectionObserver((seen) => { if (!state.open && seen.some((one) => one.isIntersecting)) more(); }, { rootMargin: "800px" }).observe(byId("more"));
+  scroller.addEventListener("scroll", scrolled);
+  // More rows are seen in a taller window, and a row is higher where the reader chose larger letters.
+  new ResizeObserver(() => { rowsFrom(state.first); scrolled(); }).observe(scroller);
   document.addEventListener("keydown", keyed);
   window.addEventListener("popstate", follow);
   byId("keys").addEventListener("click", () => byId("help").showModal());

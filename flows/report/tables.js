@@ -56,7 +56,7 @@ function cellOf(cell) {
 
 // A button below each table of the report, which the browser makes a file of.
 function downloads() {
-  for (const part of document.querySelectorAll("main .wide[aria-label]")) {
+  for (const part of document.querySelectorAll("main .wide[aria-label]:not(#scroller)")) {
     const made = part.querySelector("table");
     const name = part.getAttribute("aria-label");
     const rows = () => [...made.querySelectorAll("tbody tr")].map((row) => [...row.cells].map(cellOf));

@@ -210,39 +210,101 @@ def test_the_tools_fit_into_the_window(page: Page, address: str, width: int) -> 
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_a_long_list_goes_on_where_a_reader_scrolls_or_walks(
-    browser: Browser, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.fixture(scope="module")
+def long_list(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("long")
     store = Store(folder / "s.duckdb")
-    rows = [{"sample_id": f"s{number:03}", "response": "a"} for number in range(350)]
-    run_id = put_run(
-        store,
-        {
-            "samples": Table("samples", rows),
-            "recall": scores("recall", {row["sample_id"]: 0.5 for row in rows}),
-        },
-    )
+    # Scripts of which a browser takes the letters from several fonts, which differ in height.
+    texts = ("a", "ระบบ ि ﷽ 漢字 \U0001f600", "a\n\nb", "long " * 100, "<h1>high</h1>")
+    rows = [
+        {"sample_id": f"s{number:04}", "response": texts[number % len(texts)]}
+        for number in range(3000)
+    ]
+    recall = scores("recall", {row["sample_id"]: 0.5 for row in rows})
+    run_id = put_run(store, {"samples": Table("samples", rows), "recall": recall})
     path = folder / "page.html"
-    path.write_text(html_report(RunDocument(store, run_id), samples=350), "utf-8")
-    with watched_page(browser) as page:
-        page.goto(path.as_uri())
-        shown = page.locator("#list tbody tr")
-        expect(shown).to_have_count(100)
-        shown.last.scroll_into_view_if_needed()
-        expect(shown.nth(100)).to_be_attached()
-        # An open sample is below the list: it does not move away.
-        page.goto(f"{path.as_uri()}#sample=s099")
-        page.reload()
-        expect(page.locator("#detail h3")).to_have_text("Sample s099")
+    path.write_text(html_report(RunDocument(store, run_id), samples=3000), "utf-8")
+    return path.as_uri()
+
+
+def seen(page: Page) -> list[int]:
+    """The places of the rows that the list shows."""
+    return page.evaluate("""() => {
+      const box = document.getElementById("scroller").getBoundingClientRect();
+      const top = box.top + document.querySelector("#list thead").offsetHeight;
+      return [...document.querySelectorAll("#list tbody tr")].filter((row) => {
+        const own = row.getBoundingClientRect();
+        return own.bottom > top + 1 && own.top < box.bottom - 1;
+      }).map((row) => Number(row.getAttribute("aria-rowindex")) - 2);
+    }""")
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_long_list_holds_the_rows_that_are_seen(page: Page, long_list: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    opened(page, f"{long_list}#sort=sample")
+    shown = page.locator("#list tbody tr")
+    assert page.locator("#list").get_attribute("aria-rowcount") == "3001"
+    scroller = page.locator("#scroller")
+    most = scroller.evaluate("(box) => box.scrollHeight - box.clientHeight")
+    for share in (0.0, 0.31, 0.33, 0.8, 1.0, 0.5):
+        scroller.evaluate("(box, top) => { box.scrollTop = top; }", share * most)
+        page.wait_for_function("() => document.getElementById('scroller').scrollTop >= 0")
+        expect(
+            page.locator(f"#list tr[aria-rowindex='{round(share * 2980) + 8}']")
+        ).to_be_attached()
+        found = seen(page)
+        assert found == list(range(found[0], found[0] + len(found)))
+        # As many as the box has room for: none is missing at its ends.
+        height = shown.first.evaluate("(row) => row.getBoundingClientRect().height")
+        room = scroller.evaluate("(box) => box.clientHeight") / height
+        assert room - 3 <= len(found) <= room + 1
+        assert shown.count() < 120
+        names = page.locator("#list button.open").all_inner_texts()
+        first = int(shown.first.get_attribute("aria-rowindex") or "") - 2
+        assert names == [f"s{first + place:04}" for place in range(len(names))]
+    heights = shown.evaluate_all("(rows) => rows.map((row) => row.getBoundingClientRect().height)")
+    assert len(set(heights)) == 1
+
+
+def test_the_keys_walk_through_a_long_list(page: Page, long_list: str) -> None:
+    opened(page, f"{long_list}#sort=sample")
+    page.keyboard.press("j")
+    for _ in range(150):
+        page.keyboard.press("ArrowDown")
+    focused = page.locator("#list button.open:focus")
+    expect(focused).to_have_text("s0150")
+    assert 150 in seen(page)
+    for _ in range(150):
+        page.keyboard.press("k")
+    expect(focused).to_have_text("s0000")
+    # The reader scrolls away with the wheel: the keys go on in the list that is seen.
+    page.locator("#scroller").evaluate("(box) => { box.scrollTop = 40000; }")
+    expect(page.locator("#scroller")).to_be_focused()
+    page.keyboard.press("j")
+    expect(focused).to_have_count(1)
+    assert int(focused.inner_text()[1:]) in seen(page)
+    assert int(focused.inner_text()[1:]) > 1000
+
+
+def test_the_row_of_an_open_sample_is_in_sight(page: Page, long_list: str) -> None:
+    opened(page, f"{long_list}#sort=-sample&sample=s0999")
+    expect(page.locator("#detail h3")).to_have_text("Sample s0999")
+    assert 2000 in seen(page)
+    top = page.locator("#detail").evaluate("(detail) => detail.offsetTop")
+    for _ in range(40):
         page.locator("#detail button.next").click()
-        expect(page.locator("#detail h3")).to_have_text("Sample s100")
-        expect(shown).to_have_count(100)
-        page.keyboard.press("Escape")
-        page.evaluate("window.scrollTo(0, 0)")
-        page.locator("#list button.open").nth(99).focus()
-        page.keyboard.press("j")
-        expect(page.locator("#list button.open").nth(100)).to_be_focused()
+    expect(page.locator("#detail h3")).to_have_text("Sample s0959")
+    assert 2040 in seen(page)
+    expect(page.locator("#list tr.current button.open")).to_have_text("s0959")
+    # The list scrolls in its own box: what is open stays where it is.
+    assert page.locator("#detail").evaluate("(detail) => detail.offsetTop") == top
+    page.keyboard.press("Escape")
+    expect(page.locator("#list button.open:focus")).to_have_text("s0959")
+    # A filter that only few samples pass begins at its first one.
+    page.locator("#filters [name=text]").fill("s000")
+    expect(page.locator("#list tbody tr")).to_have_count(10)
+    assert seen(page) == list(range(10))
 
 
 def test_the_tables_of_a_report_are_taken_along(page: Page, address: str) -> None:
