@@ -1,7 +1,7 @@
 """Calibration of a run against labels: every step, the record of it, and corrected rates."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
@@ -18,11 +18,12 @@ from claimflow.flows.quality.claim_changes import (
 )
 from claimflow.flows.quality.corrected_rates import Reliability
 from claimflow.flows.quality.json_values import json_value
-from claimflow.flows.quality.labels import KINDS, Kind, label_targets
-from claimflow.flows.quality.metric_differences import metadata_values
+from claimflow.flows.quality.labels import KINDS, Kind, LabelTarget, label_targets
+from claimflow.flows.quality.metric_differences import metadata_values, values_by_sample
 from claimflow.flows.quality.step_calibration import (
     CorrectedRate,
     Drawing,
+    PairedLabels,
     StepCalibration,
     calibrate_step,
     corrected_rates,
@@ -76,10 +77,18 @@ class RunCalibration(NamedTuple):
     earlier: dict[str, EarlierCalibration]
 
 
+class SliceReliability(NamedTuple):
+    """The reliability of a step over the samples with one `value` of a metadata field."""
+
+    field: str
+    value: str | None
+    reliability: Reliability
+
+
 class CorrectedStep(NamedTuple):
     """The verdicts of a step, or one of its metrics, corrected by `labelled` labels.
 
-    A step with `too_many` rows is not corrected.
+    `slices` are by field, then by value. A step with `too_many` rows is not corrected.
     """
 
     kind: str
@@ -89,6 +98,7 @@ class CorrectedStep(NamedTuple):
     drawing: Drawing | None
     corrected: list[CorrectedRate]
     reliability: Reliability | None
+    slices: list[SliceReliability]
     too_many: bool
 
 
@@ -120,29 +130,60 @@ WHERE run_steps.run_id = $run AND row_count > $max_rows::BIGINT
 
 
 def corrected_steps(
-    store: Store, run_id: str, *, max_rows: int | None = MAX_ROWS
+    store: Store,
+    run_id: str,
+    *,
+    slice_fields: Iterable[str] = (),
+    max_rows: int | None = MAX_ROWS,
 ) -> list[CorrectedStep]:
     """The corrected rates of each step of a run that has labels.
 
-    Steps of more than `max_rows` rows are only named. Writes nothing, and needs none of the
-    optional packages of `calibrate`.
+    `slice_fields` are the metadata fields by whose values reliability is given too. Steps of more
+    than `max_rows` rows are only named. Writes nothing, and needs none of the optional packages of
+    `calibrate`.
     """
     with store.reading() as connection:
         if not has_table(connection, "labels"):
             return []
         large = connection.execute(_LARGE_STEPS, {"run": run_id, "max_rows": max_rows}).fetchall()
         skipped = {step for (step,) in large}
+        values = {field: values_by_sample(connection, run_id, field) for field in slice_fields}
         found = []
         for kind in _CORRECTED_KINDS:
             for target, pairs in paired_targets(connection, run_id, kind, without_steps=skipped):
                 where = (kind, target.step, target.metric)
                 if pairs is None:
-                    found.append(CorrectedStep(*where, 0, None, [], None, too_many=True))
+                    found.append(CorrectedStep(*where, 0, None, [], None, [], too_many=True))
                 elif pairs.consensus:
-                    results = (pairs.drawing, corrected_rates(pairs), step_reliability(pairs))
-                    labelled = len(pairs.consensus)
-                    found.append(CorrectedStep(*where, labelled, *results, too_many=False))
+                    found.append(_corrected(target, pairs, values))
     return found
+
+
+def _corrected(
+    target: LabelTarget, pairs: PairedLabels, values: Mapping[str, Mapping[str, str | None]]
+) -> CorrectedStep:
+    whole = step_reliability(pairs, pairs.usable)
+    return CorrectedStep(
+        target.kind,
+        target.step,
+        target.metric,
+        len(pairs.consensus),
+        pairs.drawing,
+        corrected_rates(pairs),
+        whole,
+        list(_slice_reliability(pairs, values)) if whole else [],
+        too_many=False,
+    )
+
+
+def _slice_reliability(
+    pairs: PairedLabels, values: Mapping[str, Mapping[str, str | None]]
+) -> Iterator[SliceReliability]:
+    for field, of_sample in values.items():
+        for value, rows in pairs.slices(of_sample).items():
+            found = step_reliability(pairs, rows)
+            if found is not None:
+                yield SliceReliability(field, value, found)
 
 
 def reliability_of_step(store: Store, run_id: str, step: str) -> Reliability:

@@ -108,11 +108,24 @@ def changed_samples(connection: duckdb.DuckDBPyConnection, a: str, b: str) -> pl
     )
 
 
+def values_by_sample(
+    connection: duckdb.DuckDBPyConnection, run: str, field: str
+) -> dict[str, str | None]:
+    """The value of a metadata field by sample, None for the samples that lack it."""
+    pointer = "/" + field.replace("~", "~0").replace("/", "~1")
+    rows = connection.execute(
+        "SELECT sample_id, json_extract_string(metadata, $pointer) FROM samples "
+        "WHERE run_id = $run",
+        {"pointer": pointer, "run": run},
+    ).fetchall()
+    return dict(rows)
+
+
 def metadata_values(
     connection: duckdb.DuckDBPyConnection, run: str, field: str
 ) -> dict[str, str | None]:
-    """The value of a metadata field by sample. Raises `InputError` where no sample has it."""
-    found = _values(connection, run, field)
+    """As `values_by_sample`. Raises `InputError` where no sample has the field."""
+    found = values_by_sample(connection, run, field)
     if all(value is None for value in found.values()):
         known = connection.execute(
             "SELECT DISTINCT unnest(json_keys(metadata)) FROM samples WHERE run_id = $run "
@@ -132,7 +145,7 @@ def conversation_units(
     connection: duckdb.DuckDBPyConnection, run: str
 ) -> dict[str, str | None] | None:
     """The conversation of each sample, None for those of none; None for a run without any."""
-    found = _values(connection, run, CONVERSATION)
+    found = values_by_sample(connection, run, CONVERSATION)
     return found if any(value is not None for value in found.values()) else None
 
 
@@ -144,16 +157,6 @@ def cluster_names(
         return None
     pairs = ((name, units.get(name)) for name in sample_ids)
     return [f"s{name}" if unit is None else f"v{unit}" for name, unit in pairs]
-
-
-def _values(connection: duckdb.DuckDBPyConnection, run: str, field: str) -> dict[str, str | None]:
-    pointer = "/" + field.replace("~", "~0").replace("/", "~1")
-    rows = connection.execute(
-        "SELECT sample_id, json_extract_string(metadata, $pointer) FROM samples "
-        "WHERE run_id = $run",
-        {"pointer": pointer, "run": run},
-    ).fetchall()
-    return dict(rows)
 
 
 Finding = Literal["better", "worse", "unclear", "same"]

@@ -317,19 +317,19 @@ def calibrate_step(
         agreement=whole.agreement,
         ranks=whole.ranks,
         good=whole.good,
-        reliability=step_reliability(pairs),
+        reliability=step_reliability(pairs, usable),
         slices=[_agreement_on(pairs, rows, value) for value, rows in rows_by_slice.items()],
         drawing=pairs.drawing,
         corrected=corrected_rates(pairs),
     )
 
 
-def step_reliability(pairs: PairedLabels) -> Reliability | None:
-    """How reliable the probabilities of entailment of a step are; None where it gave none."""
+def step_reliability(pairs: PairedLabels, usable: Iterable[int]) -> Reliability | None:
+    """How reliable the probabilities of entailment in `usable` rows are; None if there is none."""
     if pairs.target.kind != "verdicts":
         return None
     probabilities = pairs.rows["p_entailed"]
-    rows = [row for row in pairs.usable if probabilities[row] is not None]
+    rows = [row for row in usable if probabilities[row] is not None]
     return reliability_diagram(
         np.array([probabilities[row] for row in rows], dtype=np.float64),
         np.array([pairs.consensus[row] == "entailed" for row in rows], dtype=np.bool_),

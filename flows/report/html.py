@@ -21,6 +21,7 @@ from claimflow.flows.report.plots import (
     comparison_svg,
     distribution_svg,
     reliability_svgs,
+    slice_reliability_svgs,
     trend_svg,
 )
 from claimflow.flows.report.run_document import (
@@ -109,6 +110,13 @@ def html_report(
         "sorts": sorts,
         "slice_hint": None if run.slices else _slice_hint(run),
         "slices": list(slice_tables(run.slices, run.means, frozenset(lower), earlier)),
+        "slice_reliability": {
+            field: [
+                (step, value, _svg(drawn))
+                for step, value, drawn in slice_reliability_svgs(run.corrected, field)
+            ]
+            for field in dict.fromkeys(row["slice_field"] for row in run.slices)
+        },
         "slice_note": SLICE_NOTE,
         "slice_signs": SLICE_SIGNS,
         "untaught": run.untaught_line,

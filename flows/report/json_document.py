@@ -44,7 +44,7 @@ def run_json(run: RunDocument, *, samples: int = MAX_SAMPLES) -> str:
 
 def _without_reliability(one: CorrectedStep) -> dict[str, Any]:
     fields = one._asdict()
-    del fields["reliability"]
+    del fields["reliability"], fields["slices"]
     return fields
 
 

@@ -646,6 +646,21 @@ def reliability_svgs(found: Sequence[CorrectedStep]) -> Iterator[str]:
             yield to_svg(reliability_chart(one.reliability.bins, label=label))
 
 
+def slice_reliability_svgs(
+    found: Sequence[CorrectedStep], field: str
+) -> Iterator[tuple[str, str | None, str]]:
+    """The step, the value of `field`, and the reliability diagram of these samples."""
+    for one in found:
+        for part in one.slices:
+            if part.field == field:
+                label = f"p entailed, {one.step}"
+                yield (
+                    one.step,
+                    part.value,
+                    to_svg(reliability_chart(part.reliability.bins, label=label)),
+                )
+
+
 def comparison_svg(found: Comparison) -> str | None:
     """The differences of the means; None where no metric is scored in both runs."""
     both = [one for one in found.metrics if one.difference is not None]

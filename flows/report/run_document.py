@@ -285,7 +285,8 @@ class RunDocument:
     @cached_property
     def corrected(self) -> list[CorrectedStep]:
         """Figures corrected for the errors of the judges, where there are labels."""
-        return corrected_steps(self.store, self.run_id)
+        fields = dict.fromkeys(row["slice_field"] for row in self.slices)
+        return corrected_steps(self.store, self.run_id, slice_fields=fields)
 
     @property
     def judge_lines(self) -> list[JudgeLine]:

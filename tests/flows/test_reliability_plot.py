@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.flows.sheets import read_sheet, save_sheet
 SAMPLES = [
     {
         "sample_id": f"s{n}",
+        "level": "<b>hard</b>" if n else "easy",
         "response": "The tower stands in Paris. It is made of cheese and sings at noon.",
         "reference": f"Case {n}. The tower stands in Paris and opened in 1889.",
     }
@@ -34,6 +36,8 @@ steps:
   response_in_reference: {use: verify_claims, claims: response_claims, against: reference}
   reference_claims: {use: decompose_claims, of: reference}
   reference_in_response: {use: verify_claims, claims: reference_claims, against: response}
+  factual_correctness: {use: factual_correctness}
+  summary: {use: summarize_scores, slices: [level, nothing]}
 """
 STEP = "response_in_reference"
 
@@ -82,6 +86,25 @@ def test_the_report_has_the_diagram() -> None:
     store = Store(Path("s.duckdb"))
     page = html_report(RunDocument(store, chosen_run(store, None)))
     assert f'aria-label="p entailed, {STEP}: 0' in page
+
+
+def test_the_report_has_a_diagram_of_each_slice() -> None:
+    store = Store(Path("s.duckdb"))
+    run = RunDocument(store, chosen_run(store, None))
+    [found] = [one for one in run.corrected if one.reliability]
+    by_value = {one.value: one.reliability.n for one in found.slices if one.field == "level"}
+    assert by_value == {"easy": 2, "<b>hard</b>": 4}
+    page = html_report(run)
+    _, _, table = page.partition("<summary>By <bdi>level</bdi></summary>")
+    table, _, _ = table.partition("<summary>By ")
+    figures = re.findall(r"<figcaption>(.*?)</figcaption>(.*?)</figure>", table, re.DOTALL)
+    assert {
+        (told, sum(int(n) for n in re.findall(r'aria-label="p entailed[^"]*; rows: (\d+)"', drawn)))
+        for told, drawn in figures
+    } == {
+        (f"<bdi>level</bdi>: <bdi>{value}</bdi>, step <bdi>{STEP}</bdi>", n)
+        for value, n in [("easy", 2), ("&lt;b&gt;hard&lt;/b&gt;", 4)]
+    }
 
 
 @pytest.mark.parametrize(
