@@ -40,6 +40,7 @@ from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store import runs
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.results import chosen_run
+from claimflow.flows.store.seen_samples import remember_seen
 from claimflow.flows.store.store import Store, migrate
 
 
@@ -164,6 +165,9 @@ def evaluate(
 
     with progress_observer(progress) as observer:
         ran = run_pipeline(prepared, file, observer=observer)
+    if ran.nothing_to_do is not None:
+        hint = "wait for more, or change select"
+        raise InputError([Fault("samples", ran.nothing_to_do, hint)])
     ids = [shard["sample_id"] for shard in prepared.samples.shards(SHARD)]
     order = pl.concat(ids) if ids else None
     return Result(
@@ -371,7 +375,8 @@ class RunResult(NamedTuple):
     `failed` says why the run failed by `fail_when` of its pipeline, None where it did not.
 
     Where a rerun of failed steps finds that nothing failed, no step is run: `nothing_to_do` says
-    so and `run_id` is the run that was looked at.
+    so and `run_id` is the run that was looked at. It is empty where the pipeline selects no
+    samples, as `nothing_to_do` says then.
     """
 
     run_id: str
@@ -423,8 +428,8 @@ def run_pipeline(
     rerun = rerun or Rerun()
     migrate(store)
     choice = choose(prepared, store, rerun)
-    if choice.run_without_failures is not None:
-        return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)
+    if choice.nothing_to_do is not None:
+        return RunResult(choice.run_without_failures or "", store, {}, choice.nothing_to_do)
     observer.run_prepared(prepared)
     check_ready(prepared, store, choice)
 
@@ -470,5 +475,9 @@ def run_pipeline(
             if pipeline.fail_when is not None:
                 end.reason = failure_reason(store, run_id, pipeline.fail_when)
                 end.status = "failed" if end.reason else "done"
+        if prepared.seen is not None and end.status == "done":
+            # After its end is recorded: of a run that is killed in between, the next one reads the
+            # same samples again, whose tables are in the store.
+            remember_seen(store, pipeline.name, run_id, prepared.seen)
         evaluate_gates(store, run_id, pipeline.gates)
     return RunResult(run_id, store, run.results, failed=end.reason)

@@ -129,6 +129,8 @@ def _find_or_make_run(
     path = None if store is None else Path(store)
     prepared = prepare(Path(pipeline), limit=limit, store=path)
     result = run_pipeline(prepared)
+    if result.nothing_to_do is not None:
+        raise InputError([Fault("assert_scores", result.nothing_to_do, "name a store and a run")])
     return result.store, result.run_id
 
 

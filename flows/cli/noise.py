@@ -73,6 +73,9 @@ def noise(options: Namespace) -> int:
     from claimflow.stages.rows import Score
 
     prepared = fetch_models(prepare(options.config, store=options.store), write_message)
+    if prepared.nothing_selected is not None:
+        hint = "noise is measured with the samples that the next run would have"
+        raise InputError([Fault(str(options.config), prepared.nothing_selected, hint)])
     if not any(step.stage.makes is Score for step in prepared.pipeline.steps):
         hint = "add a step that makes some, such as faithfulness"
         raise InputError([Fault(str(options.config), "no step makes scores", hint)])

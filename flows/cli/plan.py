@@ -82,7 +82,7 @@ def plan(options: Namespace) -> int:
         prepared = in_batches(prepared)
     store = prepared.store
     choice = planning.choose(prepared, store, rerun)
-    if choice.run_without_failures is not None:
+    if choice.nothing_to_do is not None:
         print(choice.nothing_to_do)
         return 0
     planned = planning.plan(prepared, store, choice=choice)

@@ -142,8 +142,8 @@ def _run_in_prefect(
     store = prepared.store
     migrate(store)
     choice = choose(fetch_models(prepared, write_message), store, rerun)
-    if choice.run_without_failures is not None:
-        return RunResult(choice.run_without_failures, store, {}, choice.nothing_to_do)
+    if choice.nothing_to_do is not None:
+        return RunResult(choice.run_without_failures or "", store, {}, choice.nothing_to_do)
     from claimflow.flows.orchestration.flow import FINISHED, evaluate
 
     finished: list[RunResult | PendingError] = []

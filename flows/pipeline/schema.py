@@ -26,6 +26,7 @@ from claimflow.flows.pipeline.model_settings import (
     OnnxEncoder,
     YamlModel,
 )
+from claimflow.flows.pipeline.sample_choice import Redactions, Selection
 from claimflow.stages.base import Stage
 from claimflow.stages.judging.cascade import Cascade
 from claimflow.stages.plugins import PluginError
@@ -109,6 +110,12 @@ class SamplesSource(YamlModel):
     earlier_turns: EarlierTurns = "history"
     """What the earlier turns of a conversation are to each: history, to understand the question,
     or contexts, which can support the claims of the response too."""
+
+    select: Selection | None = None
+    """Which of the samples are evaluated; all when left out."""
+    redact: Redactions | None = None
+    """What is replaced in all texts of the samples before they are stored or judged: patterns, and
+    functions as module:function."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

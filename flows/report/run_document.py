@@ -145,7 +145,15 @@ class RunDocument:
         reused, failures = int(self.steps["reused"].sum()), int(self.steps["failures"].sum())
         failed = f", {format_count(failures, 'row')} failed" if failures else ""
         made = f"{format_count(self.steps.height - reused, 'step')} made, {reused} reused{failed}"
-        return f"{self.head.partial or format_count(self.samples, 'sample')}, {made}"
+        return f"{self.head.partial or self.samples_text}, {made}"
+
+    @property
+    def samples_text(self) -> str:
+        """The samples of the run, `200 of 3,412 samples` where its pipeline selects some."""
+        available = self.head.samples_available or 0
+        if self.head.selection is None and available > self.samples > 0:
+            return f"{self.samples:,} of {available:,} samples"
+        return format_count(self.samples, "sample")
 
     @property
     def partial_line(self) -> str | None:

@@ -129,7 +129,7 @@ WITH tables AS (
   FROM audit.runs JOIN audit.run_steps USING (run_id)
   JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
   WHERE pipeline = $pipeline AND status IN ('done', 'failed')
-        AND ($some OR sample_count IS NULL OR sample_count = samples_available)
+        AND ($some OR selection IS NULL OR sample_count = samples_available)
 )
 SELECT arg_max(run_id, started_at), list(step) FILTER (failures > 0)
 FROM (
@@ -146,6 +146,8 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     Raises `InputError` if a step that is to be reused is not in the store.
     """
     pipeline = prepared.pipeline
+    if prepared.nothing_selected is not None:
+        return StepSelection((), nothing_selected=prepared.nothing_selected)
     run_id, failed = _failed_steps(prepared, store) if rerun.failed else ("", [])
     # Steps that were renamed since are left out.
     failed = [step.name for step in pipeline.steps if step.name in failed]
@@ -181,7 +183,7 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
 def coverage(prepared: Prepared, choice: StepSelection, rerun: Rerun) -> Coverage:
     """How many of the samples and steps of the pipeline a run of `choice` has."""
     samples, steps = prepared.samples, prepared.pipeline.steps
-    left_out = [samples.selection] if samples.count < samples.available else []
+    left_out = [samples.selection]
     left_out += [rerun.selection()] if len(choice.steps) < len(steps) else []
     return Coverage(
         samples.count,
@@ -200,7 +202,7 @@ def _failed_steps(prepared: Prepared, store: Store) -> tuple[str, list[str]]:
     counts. Where the samples are all that there are, runs of some of them are left out.
     """
     pipeline, samples = prepared.pipeline.name, prepared.samples
-    some = samples.count < samples.available
+    some = samples.selection is not None
     found = []
     if store.path.is_file():
         with store.reading() as connection:

@@ -3,8 +3,11 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.files import checked_path, path_exists
@@ -12,6 +15,7 @@ from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.limits import COUNT
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline, valid_section
 from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.sample_choice import LAST_RUN, Selection
 from claimflow.flows.pipeline.schema import SamplesSource
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml, source_from
 from claimflow.flows.samples.canaries import Canary, read_canaries
@@ -20,6 +24,10 @@ from claimflow.flows.samples.memory import samples_from
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.samples.subset import select_samples
 from claimflow.flows.store.store import Store
+
+if TYPE_CHECKING:
+    # Few pipelines redact.
+    from claimflow.flows.samples.redaction import Redactor
 
 SHARD: Final = 2_000
 """Samples in one part of a table; bounds the memory of a run for inputs of any size."""
@@ -32,12 +40,19 @@ _LOG: Final = logging.getLogger("claimflow")
 
 
 class Prepared(NamedTuple):
-    """A checked pipeline with its samples and canaries, and the store that its runs write to."""
+    """A checked pipeline with its samples and canaries, and the store that its runs write to.
+
+    `nothing_selected` says that the pipeline's own selection leaves no sample, None where it
+    leaves one. `seen` are the keys of the samples that a finished run has seen, where the next one
+    asks for those `since: last_run`.
+    """
 
     pipeline: Pipeline
     samples: SampleSource
     store: Store
     canaries: tuple[Canary, ...] = ()
+    nothing_selected: str | None = None
+    seen: pl.Series | None = None
 
 
 def in_batches(prepared: Prepared) -> Prepared:
@@ -107,10 +122,54 @@ def prepare(
     if above is not None and not above.is_dir():
         what = f"is below {above}, which is no folder"
         raise InputError([Fault(str(path), what, "name a file in a folder as the store")])
-    opened = Store(path)
+    prepared = Prepared(pipeline, samples, Store(path), canaries or ())
     if rerun.samples is not None:
-        samples = select_samples(samples, rerun.samples, opened)
-    return Prepared(pipeline, samples, opened, canaries or ())
+        # By name, whatever the pipeline selects.
+        selected = select_samples(samples, rerun.samples, prepared.store)
+        return prepared._replace(samples=selected)
+    wanted = valid_section(source, "samples", SamplesSource)
+    if wanted is None or wanted.select is None:
+        return prepared
+    return _with_selection(prepared, wanted.select, rerun, limit, warn or _log)
+
+
+def _with_selection(
+    prepared: Prepared,
+    wanted: Selection,
+    rerun: Rerun,
+    limit: int | None,
+    warn: Callable[[Fault], None],
+) -> Prepared:
+    """The same with the samples that the pipeline selects, of these the first `limit`.
+
+    A run that repeats steps of an earlier one has the samples that this one had.
+    """
+    from claimflow.flows.samples.selection import choose_samples
+    from claimflow.flows.store.seen_samples import seen_samples
+
+    place = partial(prepared.pipeline.source.place, "samples", "select")
+    repeats = bool(rerun.again or rerun.scope())
+    remembers = wanted.since == LAST_RUN
+    seen = seen_samples(prepared.store, prepared.pipeline.name) if remembers else None
+    chosen = choose_samples(
+        prepared.samples,
+        wanted,
+        place=place,
+        seen=seen.keys if seen else (),
+        again=seen.again if seen and repeats else None,
+    )
+    samples, told = chosen.samples, chosen.text()
+    if chosen.left_out:
+        hint = "they are what `select` asks for"
+        warn(Fault(prepared.pipeline.source.place("samples", "select"), told, hint))
+    if limit is not None and samples.count > limit:
+        samples = samples.first(limit, selection=f"--limit {limit}")
+    whole = limit is None and not repeats
+    return prepared._replace(
+        samples=samples,
+        nothing_selected=f"nothing to evaluate: {told}" if not samples.count else None,
+        seen=chosen.keys if remembers and whole else None,
+    )
 
 
 def pipeline_source(config: str | Path | Mapping[str, Any] | YamlSource) -> YamlSource:
@@ -153,15 +212,19 @@ def _samples(
     wanted = valid_section(source, "samples", SamplesSource)
     if wanted is None:
         return None
+    redactor = _redactor(source, wanted)
     options: dict[str, Any] = {
         "rename": wanted.rename,
         "earlier_turns": wanted.earlier_turns,
-        "limit": limit,
+        # The first ones are those of the selected samples.
+        "limit": None if wanted.select is not None else limit,
         "skip_unusable": rerun.skip_unusable,
+        "redactor": redactor,
     }
     # Messages name files as the user wrote the folder of the pipeline.
     base = source.path.parent
     if isinstance(answers, SampleSource):
+        # Those of a pipeline that was made for them, which redacts nothing.
         samples = answers
     elif wanted.traces is not None:
         from claimflow.flows.traces.reader import read_traces
@@ -176,7 +239,18 @@ def _samples(
             samples = read_samples(str(wanted.path), base=base, **options)
     if samples.faults:
         raise InputError([_with_position(source, samples, fault) for fault in samples.faults])
+    if redactor is not None:
+        told = tuple(redactor.told(source.place("samples", "redact")))
+        samples = replace(samples, warnings=(*samples.warnings, *told))
     return samples
+
+
+def _redactor(source: YamlSource, wanted: SamplesSource) -> "Redactor | None":
+    if wanted.redact is None:
+        return None
+    from claimflow.flows.samples.redaction import Redactor
+
+    return Redactor(wanted.redact, source.folder, source.place("samples", "redact"))
 
 
 def _canaries(source: YamlSource) -> tuple[Canary, ...]:

@@ -25,6 +25,7 @@ from claimflow.flows.samples.table_files import frame_rows
 if TYPE_CHECKING:
     # The schema loads all stages.
     from claimflow.flows.pipeline.schema import EarlierTurns
+    from claimflow.flows.samples.redaction import Redactor
 
 _BATCH_ROWS: Final = 250
 _HINT: Final = "give a table, a list of dicts, a dataset, or the path of a file"
@@ -65,6 +66,7 @@ def samples_from(
     earlier_turns: "EarlierTurns" = "history",
     limit: int | None = None,
     skip_unusable: bool = False,
+    redactor: "Redactor | None" = None,
     name: str = "answers",
 ) -> SampleSource:
     """Read and check the samples in `answers`, as `read_samples` does for files.
@@ -90,6 +92,7 @@ def samples_from(
             earlier_turns=earlier_turns,
             limit=limit,
             skip_unusable=skip_unusable,
+            redactor=redactor,
         )
     faults: list[Fault] = []
     origin = _Answers(name)
@@ -108,6 +111,7 @@ def samples_from(
         earlier_turns=earlier_turns,
         limit=limit,
         skip_unusable=skip_unusable,
+        redactor=redactor,
     )
     if found.available or found.faults:
         return found

@@ -23,7 +23,13 @@ from claimflow.flows.samples.fields import (
 )
 from claimflow.flows.samples.files import find_files, shown_path
 from claimflow.flows.samples.formats import read_records
-from claimflow.flows.samples.records import Origin, Record, RecordError, too_many_columns
+from claimflow.flows.samples.records import (
+    Origin,
+    Record,
+    RecordError,
+    SlowPatternError,
+    too_many_columns,
+)
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.stages.rows import Sample, content_key
 from claimflow.stages.tables import conform, schema
@@ -31,6 +37,7 @@ from claimflow.stages.tables import conform, schema
 if TYPE_CHECKING:
     # The schema loads all stages.
     from claimflow.flows.pipeline.schema import EarlierTurns
+    from claimflow.flows.samples.redaction import Redactor
 
 _BATCH_ROWS: Final = 250
 
@@ -84,13 +91,39 @@ class SampleSource:
 
     def only(self, ids: Collection[str], *, selection: str) -> "SampleSource":
         """The samples whose ids are in `ids`, in the same order; `selection` is what chose them."""
-        selected = (table.filter(pl.col("sample_id").is_in(ids)) for table in self._buffer)
-        kept = _buffered(table for table in selected if table.height)
-        digest = kept.digest.value()
+        kept = _buffered(
+            selected
+            for table in self._buffer
+            if (selected := table.filter(pl.col("sample_id").is_in(ids))).height
+        )
         options = [self.selection, selection if kept.rows < self.count else None]
-        left_out = " ".join(filter(None, options)) or None
+        return self._kept(kept, " ".join(filter(None, options)) or None)
+
+    def first(self, count: int, *, selection: str) -> "SampleSource":
+        """The first `count` samples; `selection` is what asks for them."""
+        kept = self.where(pl.int_range(self.count, eager=True) < count)
+        options = [self.selection, selection]
+        return replace(kept, selection=" ".join(filter(None, options)))
+
+    def where(self, keep: pl.Series) -> "SampleSource":
+        """The samples for which `keep` is true, which has a value for each in their order.
+
+        They are what the pipeline asks for: `selection` stays as it is.
+        """
+        return self._kept(_buffered(self._filtered(keep)), self.selection)
+
+    def _filtered(self, keep: pl.Series) -> Iterator[pl.DataFrame]:
+        first = 0
+        for table in self._buffer:
+            selected = table.filter(keep.slice(first, table.height))
+            first += table.height
+            if selected.height:
+                yield selected
+
+    def _kept(self, kept: "_SampleBuffer", selection: str | None) -> "SampleSource":
+        digest = kept.digest.value()
         return replace(
-            self, count=kept.rows, selection=left_out, size=kept.size, digest=digest, _buffer=kept
+            self, count=kept.rows, selection=selection, size=kept.size, digest=digest, _buffer=kept
         )
 
 
@@ -103,6 +136,7 @@ def read_samples(
     earlier_turns: "EarlierTurns" = "history",
     limit: int | None = None,
     skip_unusable: bool = False,
+    redactor: "Redactor | None" = None,
 ) -> SampleSource:
     """Read and check the samples of `path`: a path or glob below `base`, or one on S3.
 
@@ -111,9 +145,9 @@ def read_samples(
     turn; with `earlier_turns: contexts` those before it are further contexts. `limit` reads the
     first records only, of which a conversation is one; the rest is counted and not checked.
     `skip_unusable` leaves out records that cannot be used, where the file can be read on behind
-    them. A sample without `sample_id` gets one made from its
-    content, and from its number among samples with the same content. Messages call files as
-    `base` is given, relative to the working directory or not. Raises nothing for bad input: all
+    them. `redactor` replaces texts before they are kept. A sample without `sample_id` gets one made
+    from its content, and from its number among samples with the same content. Messages call files
+    as `base` is given, relative to the working directory or not. Raises nothing for bad input: all
     faults are in the result.
     """
     with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
@@ -128,10 +162,11 @@ def read_samples(
             earlier_turns=earlier_turns,
             limit=limit,
             skip_unusable=skip_unusable,
+            redactor=redactor,
         )
 
 
-def checked_samples(
+def checked_samples(  # noqa: PLR0913
     records: Iterator[tuple[Origin, Record]],
     faults: list[Fault],
     *,
@@ -141,6 +176,7 @@ def checked_samples(
     earlier_turns: "EarlierTurns" = "history",
     limit: int | None = None,
     skip_unusable: bool = False,
+    redactor: "Redactor | None" = None,
 ) -> SampleSource:
     """The samples of `records`, checked; what is wrong with them is added to `faults`.
 
@@ -155,6 +191,7 @@ def checked_samples(
         faults,
         earlier_turns=earlier_turns,
         skip_unusable=skip_unusable,
+        redactor=redactor,
     )
     kept = _buffered(reader.tables(islice(records, limit)))
     rest = _count_rest(records, conversations, faults) if limit is not None else 0
@@ -180,7 +217,7 @@ def checked_samples(
         misspelt=misspelt_fields(reader.columns, rename, missing),
         warnings=tuple(reader.warnings(missing)),
         count=kept.rows,
-        available=kept.rows + skipped + rest,
+        available=kept.rows + skipped + rest + (redactor.too_slow if redactor else 0),
         selection=" ".join(option for option, count in left_out.items() if count) or None,
         size=kept.size,
         digest=kept.digest.value(),
@@ -220,6 +257,7 @@ class _SampleReader:
         *,
         earlier_turns: "EarlierTurns",
         skip_unusable: bool,
+        redactor: "Redactor | None",
     ) -> None:
         self.columns: set[str] = set()
         self.skipped = 0
@@ -229,6 +267,7 @@ class _SampleReader:
         self._conversations = conversations
         self._earlier_turns = earlier_turns
         self._skip_unusable = skip_unusable
+        self._redactor = redactor
         self._places: dict[str, tuple[Origin, int]] = {}
         self._turns: dict[tuple[str, int], tuple[Origin, int]] = {}
         self._copies: dict[str, int] = {}
@@ -270,6 +309,9 @@ class _SampleReader:
             return []
         self.columns.update(record.values)
         turns, errors = self._conversations.read(record.values, cells=origin.cells)
+        if not errors:
+            # Before anything is kept, also an id that is made of the content.
+            turns = self._redacted(turns, origin.place(record.number))
         for turn in turns:
             if turn.fields["sample_id"] is None and not errors:
                 turn.fields["sample_id"] = self._content_id(turn.fields)
@@ -286,6 +328,20 @@ class _SampleReader:
         for sample in samples:
             self._note_misspelt(sample, record.values, origin.place, record.number)
         return samples
+
+    def _redacted(self, turns: list[TurnSample], place: str) -> list[TurnSample]:
+        """The samples of the record at `place` redacted; none where that cannot be done."""
+        if self._redactor is None:
+            return turns
+        try:
+            return [self._redactor.redacted(turn) for turn in turns]
+        except SlowPatternError:
+            # The text may be a stranger's, who must not be able to end a run.
+            self._redactor.too_slow += len(turns)
+        except RecordError as error:
+            # Also with `skip_unusable`: the function is to be mended, not the sample.
+            self._faults.append(Fault(place, error.what, error.hint))
+        return []
 
     def _note_misspelt(
         self,
@@ -327,7 +383,8 @@ class _SampleReader:
 
     def _add_faults(self, origin: Origin, record: Record, errors: Sequence[RecordError]) -> None:
         place = origin.place(record.number)
-        faults = [Fault(place, error.what, error.hint) for error in errors]
+        shown = self._redactor.message if self._redactor is not None else str
+        faults = [Fault(place, shown(error.what), error.hint) for error in errors]
         if not self._skip_unusable or record.ends_file:
             self._faults += faults
         elif faults:

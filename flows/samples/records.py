@@ -24,6 +24,10 @@ class RecordError(ValueError):
         self.hint = hint
 
 
+class SlowPatternError(RecordError):
+    """A pattern takes too long to redact a text of a sample, which is left out then."""
+
+
 TOO_DEEP: Final = RecordError("brackets nested about a thousand deep", "use less nesting")
 
 TOO_LARGE: Final = RecordError(

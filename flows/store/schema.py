@@ -55,6 +55,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     10: {},
     11: {},
     12: {},
+    13: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a

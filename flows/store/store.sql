@@ -30,6 +30,14 @@ CREATE TABLE IF NOT EXISTS audit.runs (
   selection         VARCHAR  -- the options that left some out; NULL for a run of all
 );
 
+-- The samples that the input of a pipeline held when a run with `since: last_run` was done. Those
+-- that the files no longer hold are forgotten.
+CREATE TABLE IF NOT EXISTS audit.seen_samples (
+  pipeline VARCHAR NOT NULL,
+  key      UUID NOT NULL,        -- hash of the sample's id and texts
+  run_id   VARCHAR NOT NULL      -- the run that saw it first
+);
+
 CREATE TABLE IF NOT EXISTS audit.artifacts (
   artifact_id UUID NOT NULL,
   run_id      VARCHAR NOT NULL,  -- the run that made this table

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from claimflow.flows.pipeline.limits import RECORD_BYTES
@@ -145,6 +146,7 @@ def _sample(tree: Sequence[Span], *, tools: bool) -> dict[str, Any] | Reason:
         "tokens_in": _sum([one.tokens_in for one in calls] or [root.tokens_in]),
         "tokens_out": _sum([one.tokens_out for one in calls] or [root.tokens_out]),
         "latency_ms": _milliseconds(tree),
+        "start_time": _moment(root.start),
         "session": session,
         "trace_id": root.trace_id if root.named else None,
         "span_id": answering.span_id if root.named else None,
@@ -190,6 +192,14 @@ def _tool_results(tree: Sequence[Span], answering: Span) -> Iterator[str]:
 def _sum(counts: Iterable[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return min(sum(known), 2**53) if known else None
+
+
+def _moment(nanoseconds: int | None) -> str | None:
+    """A time as text, UTC in ISO 8601; every text has the same length, so that they sort."""
+    if nanoseconds is None:
+        return None
+    found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1_000)
+    return found.isoformat(timespec="microseconds")
 
 
 def _milliseconds(tree: Sequence[Span]) -> int | None:

@@ -29,6 +29,7 @@ from claimflow.flows.traces.spans import Reason, Span, span_of
 if TYPE_CHECKING:
     # The schema loads all stages.
     from claimflow.flows.pipeline.schema import EarlierTurns
+    from claimflow.flows.samples.redaction import Redactor
 
 DAMAGED: Final = "damaged records"
 AUTO: Final = "auto"
@@ -251,7 +252,7 @@ class TracesRead(NamedTuple):
     files: list[FileReport]
 
 
-def read_traces(
+def read_traces(  # noqa: PLR0913
     paths: Sequence[str],
     *,
     base: Path,
@@ -261,6 +262,7 @@ def read_traces(
     earlier_turns: "EarlierTurns" = "history",
     limit: int | None = None,
     skip_unusable: bool = False,
+    redactor: "Redactor | None" = None,
 ) -> TracesRead:
     """Read and check the samples of the traces in `paths`, as `read_samples` does for samples.
 
@@ -285,6 +287,7 @@ def read_traces(
             earlier_turns=earlier_turns,
             limit=limit,
             skip_unusable=skip_unusable,
+            redactor=redactor,
         )
     hint = "`claimflow traces` shows what is read"
     told = [
