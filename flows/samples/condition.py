@@ -39,6 +39,7 @@ _REFUSED: Final = {
 }
 _UNKNOWN: Final = re.compile(r'Referenced (?:column|table) "(.+?)"')
 _SHOWN: Final = 300
+_SEVERAL: Final = "is more than one SQL condition"
 _HINT: Final = "write a condition such as model = 'x' AND latency_ms > 1000"
 
 
@@ -126,6 +127,9 @@ class Condition:
             "SELECT json_serialize_sql($text)", {"text": f"{_PREFIX}{self._text}\n"}
         ).fetchall()
         parsed = json.loads(answer)
+        if parsed["error"] and parsed["error_type"] != "parser":
+            # Statements other than SELECT.
+            raise InputError([Fault(self._place, _SEVERAL, _HINT)])
         if parsed["error"]:
             position = int(parsed.get("position") or len(_PREFIX))
             raise InputError([self._at(parsed["error_message"], position)])
@@ -149,7 +153,7 @@ class Condition:
             )
         )
         if not plain:
-            raise InputError([Fault(self._place, "is more than one SQL condition", _HINT)])
+            raise InputError([Fault(self._place, _SEVERAL, _HINT)])
         names: dict[str, int] = {}
         for part in _parts(node["select_list"][0]):
             what = _REFUSED.get(part.get("class", ""))

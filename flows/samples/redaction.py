@@ -86,10 +86,10 @@ class Redactor:
     def told(self, place: str) -> Iterator[Fault]:
         """What was replaced and left out, for the user."""
         if self.replaced:
-            what = f"{self.replaced:,} replaced in the texts of {self.samples:,} samples"
-            yield Fault(place, what, "what was there is not stored")
+            what = f"redacted: replacements {self.replaced:,}, samples {self.samples:,}"
+            yield Fault(place, what, "the texts before are not stored")
         if self.too_slow:
-            what = f"{self.too_slow:,} samples left out, since a pattern takes too long for a text"
+            what = f"left out: samples for which a pattern takes too long {self.too_slow:,}"
             yield Fault(place, what, "write a pattern that does not try so many ways")
 
     def _metadata(self, name: str, value: Any) -> Any:

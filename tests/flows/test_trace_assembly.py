@@ -51,6 +51,7 @@ def test_a_trace_gives_what_each_of_its_spans_has() -> None:
         "tokens_in": 6,
         "tokens_out": 2,
         "latency_ms": 1000,
+        "start_time": "1970-01-01T00:00:00.000000+00:00",
         "trace_id": "t",
         "span_id": "2",
         "conversation_id": "t",
