@@ -69,8 +69,11 @@ class Redactor:
                 for name, value in metadata.items()
             }
             fields["metadata"] = canonical(kept).decode()
-        history = self._metadata("history", [dict(one) for one in turn.history])
         self.samples += self.replaced > before
+        counted = self.replaced
+        history = self._metadata("history", [dict(one) for one in turn.history])
+        # The same messages are in the metadata.
+        self.replaced = counted
         return turn._replace(fields=fields, history=history)
 
     def message(self, text: str) -> str:

@@ -24,7 +24,7 @@ steps:
   response_claims: {use: decompose_claims, of: response}
   context_matches: {use: lexical_match, against: retrieved_contexts}
 """
-PATTERN = r"[{pattern: '[\w.]+@[\w.]+', with: '[EMAIL]'}]"
+PATTERN = r"[{pattern: '[\w.]+@[\w.]+\w', with: '[EMAIL]'}]"
 SAMPLE = {
     "id": SECRET,
     "input": f"Who is {SECRET}?",
@@ -101,23 +101,22 @@ def test_rules_are_applied_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("raise ValueError(text)", "hide_texts:hide, which redacts, raised ValueError"),
-        ("return None", "hide_texts:hide, which redacts, returned NoneType"),
-        ("return '\\udc80'", "hide_texts:hide, which redacts, returned"),
+        ("raise ValueError(text)", "raised ValueError"),
+        ("return None", "returned NoneType"),
+        ("return '\\udc80'", "returned no text"),
     ],
 )
 def test_a_function_that_fails_ends_the_run_without_showing_the_text(
-    body: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    body: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
-    monkeypatch.delitem(sys.modules, "hide_texts", raising=False)
-    write("hide_texts:hide", module=f"def hide(text):\n    {body}\n")
+    # Python imports a module once.
+    module = f"hide_{told.replace(' ', '_')}"
+    write(f"{module}:hide")
+    Path(f"{module}.py").write_text(f"def hide(text):\n    {body}\n", "utf-8")
     assert main(["run", "p.yaml", "--skip-unusable"]) == 2
     printed = "".join(capsys.readouterr())
-    assert f"samples.jsonl:1: {told}" in printed
+    assert f"samples.jsonl:1: {module}:hide, which redacts, {told}" in printed
     assert SECRET not in printed
-    monkeypatch.delitem(sys.modules, "hide_texts", raising=False)
 
 
 def test_a_function_that_is_not_there_is_an_error() -> None:
@@ -136,7 +135,7 @@ def test_a_hostile_text_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.parametrize("pattern", ["'('", "'x*'"])
 def test_a_pattern_that_cannot_be_used_is_an_error(pattern: str) -> None:
     write(f"{{pattern: {pattern}}}")
-    with pytest.raises(InputError, match="regular expression|matches the empty text"):
+    with pytest.raises(InputError, match=r"regular expression|matches the empty text"):
         prepare("p.yaml")
 
 
