@@ -310,7 +310,7 @@ COMMENT ON COLUMN audit.artifact_segments."place" IS 'its place in that part, fr
 COMMENT ON COLUMN audit.artifact_segments."segment" IS 'its number in stored.samples, stored.claims and so on';
 
 COMMENT ON TABLE audit.seen_samples IS 'One row is a sample that a pipeline has seen';
-COMMENT ON COLUMN audit.seen_samples."pipeline" IS 'the pipeline, whose samples are those `since: last_run`';
+COMMENT ON COLUMN audit.seen_samples."pipeline" IS 'the pipeline, whose samples are those since: last_run';
 COMMENT ON COLUMN audit.seen_samples."key" IS 'the key of the id and the texts of a sample that its files held when a run was done';
 COMMENT ON COLUMN audit.seen_samples."run_id" IS 'the run that saw it first';
 
