@@ -14,6 +14,9 @@ STEPS: Final = 1_000
 RECORD_BYTES: Final = 64 << 20
 """Bytes of one sample in its file: a line of JSON Lines, a row of CSV, an object in an array."""
 
+GZIP_RATIO: Final = 200
+"""How many times larger than a compressed file its content may be, above one sample's bytes."""
+
 TEXT_CHARACTERS: Final = 5_000_000
 """Characters of one text of a sample."""
 

@@ -19,7 +19,7 @@ from claimflow.flows.pipeline.pipeline import build_pipeline
 from claimflow.flows.pipeline.schema import EarlierTurns
 from claimflow.flows.pipeline.yaml_source import source_from
 from claimflow.flows.runner.prepare import columns_text, missing_fields
-from claimflow.flows.samples.formats import FORMATS
+from claimflow.flows.samples.formats import format_of
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.stages.registry import STAGES, find_stage
 
@@ -54,10 +54,11 @@ class DataPipeline(NamedTuple):
 
 def is_data_file(name: str) -> bool:
     """Whether a command's argument names samples rather than a pipeline file."""
-    ending = Path(name).suffix.lower()
+    path = Path(name)
+    ending = path.suffix.lower()
     if ending in (".yaml", ".yml"):
         return False
-    return is_remote(name) or glob.has_magic(name) or ending in (*FORMATS, ".tsv")
+    return is_remote(name) or glob.has_magic(name) or ending == ".tsv" or bool(format_of(path))
 
 
 def data_pipeline(

@@ -11,7 +11,14 @@ from typing import Final
 from claimflow.flows.errors import Fault, InputError, nearest
 from claimflow.flows.files import is_folder, path_exists, similar_file
 from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_address
-from claimflow.flows.samples.formats import FORMATS, SampleFile, open_file
+from claimflow.flows.samples.formats import (
+    FORMATS,
+    SampleFile,
+    ending_of,
+    format_of,
+    open_file,
+)
+from claimflow.flows.samples.records import Format
 
 _PARALLEL_COPIES: Final = 4
 
@@ -19,17 +26,20 @@ Found = tuple[list[tuple[str, Path]], list[Fault]]
 """(name for messages, path) of each file, and faults."""
 
 
-def find_files(pattern: str, base: Path, folder: Path) -> tuple[list[SampleFile], list[Fault]]:
+def find_files(
+    pattern: str, base: Path, folder: Path, formats: Mapping[str, Format] = FORMATS
+) -> tuple[list[SampleFile], list[Fault]]:
     """(files, faults) of a path or glob below the folder `base`, or of an S3 address or glob.
 
     The files are in the order of their names; S3 objects are copied into `folder`. Messages call
     a file as it is reached from the working directory where `base` is relative to that. A file that
     is missing, of an unknown format, unreadable or not UTF-8 is a fault instead.
     """
-    found, faults = _remote(pattern, folder) if is_remote(pattern) else _local(pattern, base)
+    remote = is_remote(pattern)
+    found, faults = _remote(pattern, folder, formats) if remote else _local(pattern, base)
     files = []
     for name, path in found:
-        opened = open_file(name, path)
+        opened = open_file(name, path, formats)
         if isinstance(opened, Fault):
             faults.append(opened)
         else:
@@ -63,7 +73,7 @@ def _no_file(pattern: str, base: Path) -> Fault:
     return Fault(shown, "no such file", hint)
 
 
-def _remote(pattern: str, folder: Path) -> Found:
+def _remote(pattern: str, folder: Path, formats: Mapping[str, Format]) -> Found:
     """S3 objects in the order of their keys; those of unknown formats are not copied."""
     try:
         address = parse_address(pattern)
@@ -78,13 +88,18 @@ def _remote(pattern: str, folder: Path) -> Found:
     if not versions:
         start = address._replace(key=_fixed_folder(key))
         return [], [Fault(pattern, "no object matches", f"the folder searched is {start}")]
-    return _copy_objects(address, bucket, versions, folder)
+    wanted = [key for key in versions if format_of(Path(key), formats)]
+    return _copy_objects(address, bucket, versions, wanted, folder)
 
 
 def _copy_objects(
-    address: Address, bucket: Bucket, versions: Mapping[str, str | None], folder: Path
+    address: Address,
+    bucket: Bucket,
+    versions: Mapping[str, str | None],
+    wanted: Sequence[str],
+    folder: Path,
 ) -> Found:
-    copies = {key: folder / f"{n}{Path(key).suffix}" for n, key in enumerate(versions)}
+    copies = {key: folder / f"{n}{ending_of(Path(key))}" for n, key in enumerate(versions)}
 
     def copy(key: str) -> list[Fault]:
         try:
@@ -96,7 +111,6 @@ def _copy_objects(
             return [Fault(str(address._replace(key=key)), what, "make room, or set TMPDIR")]
         return []
 
-    wanted = [key for key in versions if Path(key).suffix.lower() in FORMATS]
     with ThreadPoolExecutor(_PARALLEL_COPIES) as threads:
         faults = dict(zip(wanted, threads.map(copy, wanted), strict=True))
     found = [

@@ -1,7 +1,13 @@
-"""The table of file formats, and the records of files of any of them."""
+"""The table of file formats, and the records of files of any of them.
+
+A compressed file is read from a copy of its content, which is as large as the file allows.
+"""
 
 import codecs
-from collections.abc import Iterable, Iterator
+import gzip
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -10,8 +16,9 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault
+from claimflow.flows.pipeline.limits import GZIP_RATIO, RECORD_BYTES
 from claimflow.flows.samples.json_files import read_json_array, read_json_lines
-from claimflow.flows.samples.records import Format, Record
+from claimflow.flows.samples.records import Format, Record, RecordError, RecordReader
 from claimflow.flows.samples.table_files import read_csv, read_parquet
 
 FORMATS: Final = {
@@ -21,11 +28,17 @@ FORMATS: Final = {
     ".csv": Format(read_csv, "{name}:{number}", cells=True),
     ".parquet": Format(read_parquet, "{name} row {number}", text=False),
 }
-"""The formats that can be read, by the ending of a file's name."""
+"""The formats that can be read, by the ending of a file's name; see `format_of` for .gz."""
+
+GZIP: Final = ".gz"
 
 _SAVE_AS_UTF8: Final = "save the file as UTF-8"
 _BLOCK: Final = 1 << 20
 _READING_ERRORS: Final = (pl.exceptions.PolarsError, duckdb.Error, OSError, UnicodeError)
+_BOMB: Final = RecordError(
+    f"more than {GZIP_RATIO} times as large when decompressed", "decompress it yourself"
+)
+_DAMAGED_GZIP: Final = RecordError("the compressed data are damaged or cut off", "write it again")
 
 
 class SampleFile(NamedTuple):
@@ -45,7 +58,51 @@ class SampleFile(NamedTuple):
         return self.format.place.format(name=self.name, number=number)
 
 
-def open_file(name: str, path: Path) -> SampleFile | Fault:
+def ending_of(path: Path) -> str:
+    """The ending of a file's name in lower case: `.jsonl`, or `.jsonl.gz`."""
+    last = path.suffix.lower()
+    return f"{path.with_suffix('').suffix.lower()}{last}" if last == GZIP else last
+
+
+def format_of(path: Path, formats: Mapping[str, Format] = FORMATS) -> Format | None:
+    """How a file is read, by its ending, before which .gz may stand if it is text."""
+    ending = ending_of(path)
+    known = formats.get(ending.removesuffix(GZIP))
+    if known is None or not ending.endswith(GZIP):
+        return known
+    return known._replace(read=_decompressing(known.read)) if known.text else None
+
+
+def _decompressing(read: RecordReader) -> RecordReader:
+    """A reader of gzip files whose content `read` reads; one that is no gzip is one bad record."""
+
+    def records(path: Path) -> Iterator[Record]:
+        with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
+            copy = Path(folder) / path.with_suffix("").name
+            if error := _decompress(path, copy):
+                yield Record(1, error, ends_file=True)
+                return
+            yield from read(copy)
+
+    return records
+
+
+def _decompress(path: Path, copy: Path) -> RecordError | None:
+    """Write the content of a gzip file; what is wrong with it, where it is damaged or a bomb."""
+    left = GZIP_RATIO * path.stat().st_size + RECORD_BYTES
+    try:
+        with gzip.open(path) as source, copy.open("wb") as target:
+            while block := source.read(_BLOCK):
+                left -= len(block)
+                if left < 0:
+                    return _BOMB
+                target.write(block)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return _DAMAGED_GZIP
+    return None
+
+
+def open_file(name: str, path: Path, formats: Mapping[str, Format] = FORMATS) -> SampleFile | Fault:
     """The file at `path` with its format, or why it cannot be read.
 
     It is a fault to be a folder, to have an unknown ending, to be unreadable or to be UTF-16.
@@ -54,10 +111,12 @@ def open_file(name: str, path: Path) -> SampleFile | Fault:
         return Fault(name, "a folder", f"name its files, such as {name.rstrip('/')}/*.jsonl")
     if path.exists() and not path.is_file():
         return Fault(name, "a pipe or a device", "write the samples to a file")
-    file_format = FORMATS.get(path.suffix.lower())
+    file_format = format_of(path, formats)
     if file_format is None:
-        what = f"unknown ending {path.suffix!r}" if path.suffix else "no ending"
-        return Fault(name, what, f"known are {', '.join(FORMATS)}")
+        ending = ending_of(path)
+        what = f"unknown ending {ending!r}" if ending else "no ending"
+        hint = f"known are {', '.join(formats)}; text may also end in {GZIP}"
+        return Fault(name, what, hint)
     try:
         with path.open("rb") as file:
             start = file.read(2)
@@ -98,7 +157,9 @@ def _reading_fault(file: SampleFile, error: BaseException) -> Fault:
         what = f"the byte 0x{byte:02x} is not UTF-8"
         return Fault(f"{file.name}:{line}", what, _SAVE_AS_UTF8)
     reason = str(error).strip().splitlines()[0]
-    return Fault(file.name, f"cannot be read ({reason})", f"write it again as {file.path.suffix}")
+    return Fault(
+        file.name, f"cannot be read ({reason})", f"write it again as {ending_of(file.path)}"
+    )
 
 
 def _os_fault(name: str, error: OSError) -> Fault:
@@ -109,7 +170,8 @@ def _first_invalid_byte(path: Path) -> tuple[int, int] | None:
     """(line, byte) of the first byte of the file that is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     line = 1
-    with path.open("rb") as file:
+    compressed = path.suffix.lower() == GZIP
+    with gzip.open(path) if compressed else path.open("rb") as file:
         for block in chain(iter(lambda: file.read(_BLOCK), b""), [b""]):
             try:
                 line += decoder.decode(block, final=not block).count("\n")

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.files import is_file
-from claimflow.flows.samples.formats import FORMATS, SampleFile, read_records
+from claimflow.flows.samples.formats import SampleFile, format_of, read_records
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.samples.records import RecordError
 from claimflow.flows.store.query import query
@@ -51,7 +51,7 @@ def _ids_in_file(path: Path) -> list[str]:
     if not is_file(path):
         hint = "name a file of sample ids, or write a SELECT"
         raise InputError([Fault(_OPTION, f"there is no file {str(path)!r}", hint)])
-    file_format = FORMATS.get(path.suffix.lower())
+    file_format = format_of(path)
     if file_format is None:
         return _lines(path)
     ids: list[str] = []

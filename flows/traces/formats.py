@@ -20,7 +20,7 @@ class TraceFormat(NamedTuple):
 
 def _is_otlp(record: Mapping[str, Any]) -> bool:
     # A collector may write metrics into the same file.
-    return any(
+    return otlp.is_received(record) or any(
         isinstance(record.get(name), list)
         for name in ("resourceSpans", "resourceLogs", "resourceMetrics")
     )
@@ -46,7 +46,7 @@ FORMATS: Final[Mapping[str, TraceFormat]] = {
 """The formats in the order in which a record is tried; the schema of pipelines names them too."""
 
 
-def format_of(record: Mapping[str, Any]) -> str | None:
+def trace_format_of(record: Mapping[str, Any]) -> str | None:
     """The format of a record, None where no format is like it."""
     return next((name for name, one in FORMATS.items() if one.recognises(record)), None)
 

@@ -1,4 +1,4 @@
-"""OTLP JSON, as the file exporter of the OpenTelemetry Collector writes it.
+"""OTLP JSON, as the file exporter of the OpenTelemetry Collector and `claimflow receive` write it.
 
 Spans have attributes of the GenAI semantic conventions, in any of their three forms, or those of
 OpenInference. Messages that are logged as events of a span, or as log records, belong to it too.
@@ -7,6 +7,7 @@ OpenInference. Messages that are logged as events of a span, or as log records, 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from claimflow.flows.samples.json_files import decode_object
 from claimflow.flows.traces import openinference
 from claimflow.flows.traces.spans import NO_IDS, NO_RECORD, Kind, Message, Reason, Span
 from claimflow.flows.traces.values import (
@@ -40,8 +41,25 @@ _MESSAGE_EVENTS: Final = {
 }
 
 
+RECEIVED: Final = "otlp"
+"""The column of a part of `claimflow receive`, which holds one export as OTLP JSON."""
+
+
+def is_received(row: Mapping[str, Any]) -> bool:
+    """Whether a row is one of `claimflow receive`."""
+    return isinstance(row.get(RECEIVED), str)
+
+
+def is_message_event(name: str | None) -> bool:
+    """Whether a log record with this name of an event holds messages of a span."""
+    return name in (_DETAILS, _CHOICE) or name in _MESSAGE_EVENTS
+
+
 def spans(document: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
     """The spans of one export, and those log records that hold messages of a span."""
+    if is_received(document):
+        export = decode_object(document[RECEIVED].encode(), hint="")
+        document = export if isinstance(export, dict) else {}
     found = False
     for resource in objects(document, "resourceSpans"):
         found = True
@@ -83,7 +101,7 @@ def _log_record(record: dict[str, Any]) -> Iterator[Span | Reason]:
     """What a log record says of a span, where it is one of the GenAI conventions."""
     attributes = _attributes(record)
     name = text(record.get("eventName"), attributes.get("event.name"))
-    if name is None or not (name in (_DETAILS, _CHOICE) or name in _MESSAGE_EVENTS):
+    if name is None or not is_message_event(name):
         return
     trace_id, span_id = text(record.get("traceId")), text(record.get("spanId"))
     if trace_id is None or span_id is None:

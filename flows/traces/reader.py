@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from claimflow.flows.errors import Fault
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.files import find_files, shown_path
+from claimflow.flows.samples.formats import FORMATS as FILE_FORMATS
 from claimflow.flows.samples.formats import SampleFile, read_records
 from claimflow.flows.samples.json_files import decode_object, read_json_array, read_json_lines
 from claimflow.flows.samples.reader import SampleSource, checked_samples
 from claimflow.flows.samples.records import Format, Record, RecordError
 from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
-from claimflow.flows.traces.formats import FORMATS, format_of, read_spans
+from claimflow.flows.traces.formats import FORMATS, read_spans, trace_format_of
+from claimflow.flows.traces.protobuf import ENDINGS, is_framed, read_protobuf
 from claimflow.flows.traces.spans import Reason, Span, span_of
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ class TraceFiles:
         tools: bool = False,
     ) -> None:
         self.reports = [FileReport(file.name) for file in files]
-        self._files = [_with_documents(file) for file in files]
+        self._files = files
         self._faults = faults
         self._format = trace_format
         self._tools = tools
@@ -164,7 +166,7 @@ class TraceFiles:
                 yield record.number, DAMAGED
                 continue
             early.append((record.number, record.values))
-            known = known or format_of(record.values)
+            known = known or trace_format_of(record.values)
             if known is None:
                 if len(early) == _TRIED:
                     break
@@ -188,20 +190,19 @@ class TraceFiles:
                 yield Fault(report.name, f"{what} ({reasons})" if reasons else what, hint)
 
 
-def _with_documents(file: SampleFile) -> SampleFile:
-    """The same file, whose records are the objects in it; damaged ones are errors of their own.
-
-    JSON is told by its beginning, since collectors write lines of it to files called .json.
-    """
-    if not file.format.text or file.format.cells:
-        return file
-    return file._replace(format=Format(_read_json, _PLACE))
-
-
 def _read_json(path: Path) -> Iterator[Record]:
+    """The objects in a file; damaged ones are errors of their own.
+
+    What the file holds is told by its beginning, since collectors write lines, and protobuf too,
+    to files called .json.
+    """
     lines = partial(read_json_lines, path, lenient=True)
     with path.open("rb") as file:
-        start = file.read(_START).removeprefix(b"\xef\xbb\xbf").lstrip()
+        start = file.read(_START)
+        if is_framed(start):
+            yield from read_protobuf(path)
+            return
+        start = start.removeprefix(b"\xef\xbb\xbf").lstrip()
         if start.startswith(b"["):
             yield from read_json_array(path)
             return
@@ -222,6 +223,15 @@ def _read_json(path: Path) -> Iterator[Record]:
             return
     # Lines of which the first one is damaged.
     yield from lines()
+
+
+_JSON: Final = Format(_read_json, _PLACE)
+_PROTOBUF: Final = Format(read_protobuf, _PLACE, text=False)
+_FILE_FORMATS: Final = {
+    ending: _JSON if known.text and not known.cells else known
+    for ending, known in FILE_FORMATS.items()
+} | dict.fromkeys(ENDINGS, _PROTOBUF)
+"""How files of traces are read, by the endings of their names."""
 
 
 def _insert(spans: Sequence[tuple[str, int, int, Span]], database: sqlite3.Connection) -> None:
@@ -275,7 +285,7 @@ def read_traces(  # noqa: PLR0913
         for number, path in enumerate(paths):
             copies = Path(folder) / str(number)
             copies.mkdir()
-            found, more = find_files(path, base, copies)
+            found, more = find_files(path, base, copies, _FILE_FORMATS)
             files |= {file.name: file for file in found}
             faults += more
         traces = TraceFiles([*files.values()], faults, trace_format=trace_format, tools=tools)

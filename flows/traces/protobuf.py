@@ -1,0 +1,160 @@
+"""OTLP as protobuf, turned into what OTLP JSON holds: files of it, and single messages.
+
+The file exporter of the OpenTelemetry Collector writes each message behind its length (`format:
+proto`). A file may also be one message alone. Spans and log records are read by `otlp` then.
+"""
+
+import base64
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.pipeline.limits import RECORD_BYTES
+from claimflow.flows.samples.records import TOO_LARGE, Record, RecordError
+
+Signal = Literal["traces", "logs"]
+
+ENDINGS: Final = (".pb", ".binpb", ".proto")
+"""The endings of files of protobuf; files of other names are told by `is_framed`."""
+
+_LENGTH_BYTES: Final = 4
+_BLOCK: Final = 1 << 20
+_RESOURCES: Final = b"\n"
+"""The tag that every message begins with: field 1, the resources, of any length."""
+
+_IDS: Final = frozenset({"traceId", "spanId", "parentSpanId"})
+"""The bytes that OTLP JSON writes as hexadecimal digits, not in base64 as protobuf does."""
+
+_TRACE_ID_BYTES: Final = 16
+
+_DAMAGED: Final = RecordError("no message of OTLP", "write the file again as OTLP protobuf")
+_CUT_OFF: Final = RecordError("the message is cut off", _DAMAGED.hint)
+
+
+def is_installed() -> bool:
+    """Whether the messages of OTLP can be read here."""
+    try:
+        import opentelemetry.proto.trace.v1.trace_pb2  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def is_framed(start: bytes) -> bool:
+    """Whether a file that begins so holds messages behind their lengths; no text begins with 0."""
+    return start[:1] == b"\0"
+
+
+def read_protobuf(path: Path) -> Iterator[Record]:
+    """One record per message, with the values of OTLP JSON, numbered from 1.
+
+    Raises `InputError` where the messages of OTLP are not installed.
+    """
+    if not is_installed():
+        what, hint = "opentelemetry-proto is not installed", "run: pip install 'claimflow[otlp]'"
+        raise InputError([Fault(str(path), what, hint)])
+    with path.open("rb") as file:
+        if file.peek(1)[:1] == _RESOURCES:
+            content = file.read(RECORD_BYTES + 1)
+            yield Record(1, TOO_LARGE if len(content) > RECORD_BYTES else _message(content))
+            return
+        number = 0
+        while length := file.read(_LENGTH_BYTES):
+            number += 1
+            size = int.from_bytes(length, "big")
+            if len(length) < _LENGTH_BYTES:
+                yield Record(number, _CUT_OFF, ends_file=True)
+                return
+            if size > RECORD_BYTES:
+                yield Record(number, TOO_LARGE)
+                if not _skip(file, size):
+                    return
+                continue
+            content = file.read(size)
+            if len(content) < size:
+                yield Record(number, _CUT_OFF, ends_file=True)
+                return
+            yield Record(number, _message(content))
+
+
+def _skip(file: IO[bytes], size: int) -> bool:
+    """Read on behind `size` bytes, in blocks; False where the file has fewer."""
+    while size:
+        block = file.read(min(size, _BLOCK))
+        if not block:
+            return False
+        size -= len(block)
+    return True
+
+
+def _message(content: bytes) -> dict[str, Any] | RecordError:
+    """The values of a message of traces, or of logs: no message says which of them it is."""
+    found = decode("traces", content)
+    if found is not None and (_has_ids(found) or not content):
+        return found
+    logs = decode("logs", content)
+    if logs is not None:
+        return logs
+    return _DAMAGED if found is None else found
+
+
+def _has_ids(document: dict[str, Any]) -> bool:
+    """Whether any span has the id of a trace; the fields of a log record would give none."""
+    return any(
+        len(span.get("traceId", "")) == 2 * _TRACE_ID_BYTES
+        for resource in document.get("resourceSpans", [])
+        for scope in resource.get("scopeSpans", [])
+        for span in scope.get("spans", [])
+    )
+
+
+def decode(signal: Signal, content: bytes) -> dict[str, Any] | None:
+    """The values of a message as OTLP JSON has them; None for what is no such message.
+
+    `opentelemetry-proto` must be installed.
+    """
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    message = TracesData() if signal == "traces" else LogsData()
+    try:
+        message.ParseFromString(content)
+        return _object(message)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _object(message: Any) -> dict[str, Any]:
+    """The fields of a message that are set, named and written as JSON has them.
+
+    Protobuf's own JSON takes longer and writes ids in base64.
+    """
+    found = {}
+    for field, value in message.ListFields():
+        name = field.json_name
+        if field.is_repeated:
+            found[name] = [_scalar(field, name, member) for member in value]
+        else:
+            found[name] = _scalar(field, name, value)
+    return found
+
+
+def _scalar(field: Any, name: str, value: Any) -> Any:
+    """One value of a field: 64-bit numbers are texts, since JSON's numbers may lose digits."""
+    if field.type == field.TYPE_MESSAGE:
+        return _object(value)
+    if isinstance(value, bytes):
+        return value.hex() if name in _IDS else base64.b64encode(value).decode()
+    if isinstance(value, float):
+        # JSON has no such numbers; protobuf names them so.
+        return (
+            value
+            if math.isfinite(value)
+            else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity")
+        )
+    if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64):
+        return str(value)
+    return value
