@@ -192,6 +192,14 @@ def file_first(arguments: Sequence[str]) -> list[str]:
     return arguments
 
 
+def port(text: str) -> int:
+    """A port that does not need administrator rights, or 0."""
+    number = int(text)
+    if number != 0 and not 1024 <= number <= 65535:
+        raise argparse.ArgumentTypeError("must be 0, or 1024 to 65535")
+    return number
+
+
 def positive(text: str) -> int:
     """A whole number of 1 or more; those above a trillion count as a trillion."""
     number = int(text)

@@ -1,6 +1,5 @@
 """`claimflow report`, `claimflow plot` and `claimflow view`: runs as documents, plots and pages."""
 
-import argparse
 import sys
 from argparse import Namespace
 from contextlib import suppress
@@ -15,6 +14,7 @@ from claimflow.flows.cli.options import (
     add_output_option,
     add_run,
     add_store_options,
+    port,
     positive,
 )
 from claimflow.flows.cli.output import write_bytes, write_message, write_text
@@ -89,20 +89,12 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--port",
-        type=_port,
+        type=port,
         default=8765,
         metavar="N",
         help="listen on this port (default: 8765; 0: any free one)",
     )
     add_store_options(parser, live=True)
-
-
-def _port(text: str) -> int:
-    """A port that does not need administrator rights, or 0."""
-    number = int(text)
-    if number != 0 and not 1024 <= number <= 65535:
-        raise argparse.ArgumentTypeError("must be 0, or 1024 to 65535")
-    return number
 
 
 def report(options: Namespace) -> int:

@@ -158,3 +158,24 @@ def _scalar(field: Any, name: str, value: Any) -> Any:
     if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64):
         return str(value)
     return value
+
+
+def encode_counted(count: int, text: str, *, within: bool = False) -> bytes:
+    """A message of a number and a text: `Status`, and what part of an export was rejected.
+
+    With `within` it stands in field 1 of another message, as in the response of an export.
+    """
+    content = text.encode()
+    encoded = b"\x08" + _varint(count) if count else b""
+    encoded += b"\x12" + _varint(len(content)) + content
+    return b"\x0a" + _varint(len(encoded)) + encoded if within else encoded
+
+
+def _varint(number: int) -> bytes:
+    """A number from 0 in groups of seven bits, the lowest first."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)

@@ -1,0 +1,444 @@
+"""OTLP over HTTP: takes exports of spans and of GenAI events, and stores them.
+
+A request is answered by 200 when what it holds is on the disk. Every request is bounded, in bytes
+and in time, and so are all requests together: an exporter that is told 429 or 503 sends again.
+"""
+
+import ipaddress
+import json
+import re
+import secrets
+import socket
+import sys
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader, RawIOBase
+from typing import Any, Final, NamedTuple
+
+from pydantic_core import from_json
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.pipeline.limits import RECORD_BYTES
+from claimflow.flows.traces import protobuf
+from claimflow.flows.traces.otlp import is_message_event
+from claimflow.flows.traces.received import BusyError, NotStoredError, ReceivedFolder
+
+BODY_BYTES: Final = 16 << 20
+"""Bytes of a request, and of what it is when decompressed."""
+
+IDLE_SECONDS: Final = 60.0
+REQUEST_SECONDS: Final = 30.0
+"""How long a connection may wait for a request, and how long a request may take to arrive."""
+
+_CONNECTIONS: Final = 256
+_CLOSE_SECONDS: Final = 10.0
+_LINGER_SECONDS: Final = 2.0
+_BLOCK: Final = 1 << 20
+_JSON: Final = "application/json"
+_PROTOBUF: Final = "application/x-protobuf"
+_TRACES: Final = "/v1/traces"
+_TYPES: Final[Mapping[str, protobuf.Signal]] = {_TRACES: "traces", "/v1/logs": "logs"}
+_CHUNK_LENGTH: Final = re.compile(rb"[0-9a-fA-F]{1,8}")
+
+_ID_LENGTHS: Final = {"traceId": 32, "spanId": 16}
+_HEXADECIMAL: Final = re.compile(r"(?=.*[1-9a-fA-F])[0-9a-fA-F]+")
+_NO_IDS: Final = "without a valid trace id and span id"
+
+
+class Export(NamedTuple):
+    """What an export holds: a line of OTLP JSON if anything is kept of it, and counts."""
+
+    line: bytes | None
+    kept: int
+    rejected: int
+
+
+class _RefusedError(Exception):
+    """The request is refused, for the reason that its status and message say."""
+
+    def __init__(self, status: HTTPStatus, message: str, *, after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.after = after
+
+
+class Receiver(ThreadingHTTPServer):
+    """Receives exports at an address until it is shut down.
+
+    `token` is what every request must bear; without one only this machine may be listened to.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(
+        self, folder: ReceivedFolder, *, host: str, port: int, token: str | None = None
+    ) -> None:
+        """Listen on `port`, or on any free one for 0. Raises `InputError` where that cannot be."""
+        if not token and not _is_loopback(host):
+            what = "other machines could send to it"
+            hint = "set CLAIMFLOW_RECEIVE_TOKEN to a secret, or name 127.0.0.1"
+            raise InputError([Fault(f"--host {host}", what, hint)])
+        self.folder = folder
+        self.token = token
+        self.counts: Counter[str] = Counter()
+        # What is parsed takes many times its bytes, and threads would not parse any faster.
+        self.parsing = threading.Lock()
+        self._changed = threading.Condition()
+        self._connections = 0
+        self._answering = 0
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__((host, port), _RequestHandler)
+        except OSError as error:
+            what, hint = f"cannot be used ({error.strerror})", "name another, or 0 for a free one"
+            raise InputError([Fault(f"--port {port}", what, hint)]) from error
+        named = (host, "127.0.0.1", "localhost", "[::1]")
+        # The token is what protects a receiver that goes by other names.
+        self.hosts = None if token else {f"{name}:{self.server_port}" for name in named}
+
+    @property
+    def url(self) -> str:
+        """The endpoint that exporters are told."""
+        host = str(self.server_address[0])
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """As in `ThreadingMixIn`, for a number of connections that is bounded."""
+        with self._changed:
+            busy = self._connections >= _CONNECTIONS
+            self._connections += not busy
+        if busy:
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """As in `ThreadingMixIn`; counted."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._changed:
+                self._connections -= 1
+
+    def answer_began(self, change: int) -> None:
+        """Count requests that are being answered: 1 where one begins, -1 where it ends."""
+        with self._changed:
+            self._answering += change
+            self._changed.notify_all()
+
+    def server_close(self) -> None:
+        """Close the socket, and wait for the requests that are being answered."""
+        super().server_close()
+        with self._changed:
+            self._changed.wait_for(lambda: self._answering == 0, _CLOSE_SECONDS)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Report errors, except that a client has closed its connection or waits too long."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _TimedSocket(RawIOBase):
+    """The bytes of a socket until a deadline, however slowly they come."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline = 0.0
+
+    def allow(self, seconds: float) -> None:
+        """Set the deadline."""
+        self._deadline = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
+class _RequestHandler(BaseHTTPRequestHandler):
+    server: Receiver
+    protocol_version = "HTTP/1.1"
+    # Headers and body in one packet, at once.
+    wbufsize = -1
+    disable_nagle_algorithm = True
+    error_content_type = "text/plain; charset=utf-8"
+    error_message_format = "%(code)d %(message)s"
+
+    def setup(self) -> None:
+        super().setup()
+        self._source = _TimedSocket(self.connection)
+        self.rfile = self._reader = BufferedReader(self._source)
+        self._reserved = 0
+
+    def handle_one_request(self) -> None:
+        """As in the base class, with a deadline for the whole request."""
+        self._source.allow(IDLE_SECONDS)
+        try:
+            begun = self._reader.peek(1)
+        except OSError:
+            begun = b""
+        if not begun:
+            self.close_connection = True
+            return
+        self._source.allow(REQUEST_SECONDS)
+        super().handle_one_request()
+
+    def version_string(self) -> str:
+        """The Server header, without a version."""
+        return "claimflow"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log no requests."""
+
+    def do_POST(self) -> None:
+        self.server.answer_began(1)
+        try:
+            self._answer()
+        finally:
+            self.server.folder.release(self._reserved)
+            self._reserved = 0
+            self.server.answer_began(-1)
+
+    def _answer(self) -> None:
+        try:
+            signal = self._checked_signal()
+            content = self._body()
+            export = self._parsed(signal, content)
+            if export.line is not None:
+                self.server.folder.append(export.line)
+        except _RefusedError as error:
+            self._refuse(error)
+        except BusyError:
+            message = "too many requests are in progress"
+            self._refuse(_RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, after=1))
+        except NotStoredError as error:
+            self._refuse(_RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error), after=5))
+        except TimeoutError:
+            message = f"a request has {REQUEST_SECONDS:g} seconds"
+            self._refuse(_RefusedError(HTTPStatus.REQUEST_TIMEOUT, message))
+        else:
+            self.server.counts[signal] += export.kept
+            self._send(HTTPStatus.OK, self._accepted(signal, export.rejected))
+
+    def _checked_signal(self) -> protobuf.Signal:
+        """What kind of export a request is, from its headers alone; raises `_RefusedError`."""
+        server = self.server
+        hosts = self.headers.get_all("Host", [])
+        if server.hosts is not None and hosts not in ([host] for host in server.hosts):
+            # Names of others that resolve to this address (DNS rebinding).
+            raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST, f"the endpoint is {server.url}")
+        if server.token is not None:
+            given = self.headers.get("Authorization", "").encode("utf-8", "replace")
+            if not secrets.compare_digest(given, f"Bearer {server.token}".encode()):
+                message = "send the token as Authorization: Bearer"
+                raise _RefusedError(HTTPStatus.UNAUTHORIZED, message)
+        signal = _TYPES.get(self.path.partition("?")[0])
+        if signal is None:
+            message = f"{' and '.join(_TYPES)} are received, metrics are not"
+            raise _RefusedError(HTTPStatus.NOT_FOUND, message)
+        kind = self._kind()
+        if kind == _PROTOBUF and not protobuf.is_installed():
+            message = "protobuf needs pip install 'claimflow[otlp]'; send http/json"
+            raise _RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
+        if kind not in (_JSON, _PROTOBUF):
+            message = f"send {_PROTOBUF} or {_JSON}"
+            raise _RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
+        if self.headers.get("Content-Encoding", "identity").lower() not in ("gzip", "identity"):
+            raise _RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "compress by gzip or not at all")
+        return signal
+
+    def _kind(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    def _reserve(self, size: int) -> None:
+        self.server.folder.reserve(size)
+        self._reserved += size
+
+    def _body(self) -> bytes:
+        """The content of a request, decompressed; raises `_RefusedError` or `BusyError`."""
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            if "Content-Length" in self.headers:
+                raise _RefusedError(HTTPStatus.BAD_REQUEST, "a Content-Length beside chunks")
+            content = b"".join(self._chunks())
+        else:
+            length = self.headers.get("Content-Length", "")
+            if not (length.isascii() and length.isdigit()):
+                raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "send a Content-Length")
+            if len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
+                raise _too_large()
+            self._reserve(int(length))
+            content = self._read(int(length))
+        if self.headers.get("Content-Encoding", "identity").lower() == "gzip":
+            return b"".join(self._decompressed(content))
+        return content
+
+    def _read(self, size: int) -> bytes:
+        content = self.rfile.read(size)
+        if len(content) < size:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, "the body is cut off")
+        return content
+
+    def _chunks(self) -> Iterator[bytes]:
+        left = BODY_BYTES
+        while True:
+            line = self.rfile.readline(_BLOCK).partition(b";")[0].strip()
+            if not _CHUNK_LENGTH.fullmatch(line):
+                raise _RefusedError(HTTPStatus.BAD_REQUEST, "the chunks of the body are damaged")
+            size = int(line, 16)
+            if size == 0:
+                break
+            left -= size
+            if left < 0:
+                raise _too_large()
+            self._reserve(size)
+            yield self._read(size)
+            self.rfile.readline(_BLOCK)
+        while self.rfile.readline(_BLOCK).strip():
+            pass
+
+    def _decompressed(self, content: bytes) -> Iterator[bytes]:
+        """The blocks of a gzip body; a bomb ends at the limit of a request."""
+        decompressor = zlib.decompressobj(wbits=31)
+        left = BODY_BYTES
+        try:
+            while not decompressor.eof:
+                block = decompressor.decompress(content, _BLOCK)
+                content = decompressor.unconsumed_tail
+                if not block and not content and not decompressor.eof:
+                    raise _RefusedError(HTTPStatus.BAD_REQUEST, "the gzip body is cut off")
+                left -= len(block)
+                if left < 0:
+                    raise _too_large()
+                self._reserve(len(block))
+                yield block
+        except zlib.error:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, "the body is not gzip") from None
+
+    def _parsed(self, signal: protobuf.Signal, content: bytes) -> Export:
+        with self.server.parsing:
+            if self._kind() == _PROTOBUF:
+                document: Any = protobuf.decode(signal, content)
+            else:
+                document = _decoded_json(content)
+            export = _export(signal, document) if isinstance(document, dict) else None
+        if export is None:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, f"the body is no export of {signal}")
+        if export.line is not None and len(export.line) >= RECORD_BYTES:
+            raise _too_large()
+        return export
+
+    def _accepted(self, signal: protobuf.Signal, rejected: int) -> bytes:
+        """The response of an export, which says how many members were rejected, and why."""
+        name = "spans" if signal == "traces" else "events"
+        message = f"{name} {_NO_IDS}"
+        if self._kind() == _PROTOBUF:
+            return protobuf.encode_counted(rejected, message, within=True) if rejected else b""
+        count = "rejectedSpans" if signal == "traces" else "rejectedLogRecords"
+        partial = {"partialSuccess": {count: str(rejected), "errorMessage": message}}
+        return json.dumps(partial if rejected else {}).encode()
+
+    def _refuse(self, error: _RefusedError) -> None:
+        """Answer with a `Status`, in the encoding of the request."""
+        # The rest of the body would be read as the next request.
+        self.close_connection = True
+        if self._kind() == _PROTOBUF:
+            content = protobuf.encode_counted(0, error.message)
+        else:
+            content = json.dumps({"message": error.message}).encode()
+        self._send(error.status, content, after=error.after)
+        # A connection that is closed while the client sends is reset, and the answer with it.
+        self._source.allow(_LINGER_SECONDS)
+        with suppress(OSError):
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_WR)
+            while self._reader.read1(_BLOCK):
+                pass
+
+    def _send(self, status: HTTPStatus, content: bytes, *, after: int | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", _PROTOBUF if self._kind() == _PROTOBUF else _JSON)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if after is not None:
+            self.send_header("Retry-After", str(after))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def _too_large() -> _RefusedError:
+    message = f"a request has at most {BODY_BYTES >> 20} MiB when decompressed: send fewer at once"
+    return _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
+
+
+def _decoded_json(content: bytes) -> Any:
+    try:
+        return from_json(content, allow_inf_nan=False)
+    except ValueError:
+        return None
+
+
+def _export(signal: protobuf.Signal, document: Mapping[str, Any]) -> Export | None:
+    """What is kept of a document of OTLP JSON; None where it has another shape."""
+    resources, scopes, members = (
+        ("resourceSpans", "scopeSpans", "spans")
+        if signal == "traces"
+        else ("resourceLogs", "scopeLogs", "logRecords")
+    )
+    count = rejected = 0
+    try:
+        for resource in document.get(resources, []):
+            for scope in resource.get(scopes, []):
+                given = scope.get(members, [])
+                if signal == "logs":
+                    given = [record for record in given if _is_message(record)]
+                kept = [member for member in given if _has_ids(member)]
+                rejected += len(given) - len(kept)
+                count += len(kept)
+                scope[members] = kept
+        whole = {resources: document.get(resources, [])}
+        line = json.dumps(whole, separators=(",", ":")).encode() if count else None
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return Export(line, count, rejected)
+
+
+def _has_ids(member: Mapping[str, Any]) -> bool:
+    """Whether a span or a log record has the ids of a trace and a span, which are not zero."""
+    for name, length in _ID_LENGTHS.items():
+        value = member.get(name)
+        if not isinstance(value, str) or len(value) != length or not _HEXADECIMAL.fullmatch(value):
+            return False
+    return True
+
+
+def _is_message(record: Mapping[str, Any]) -> bool:
+    """Whether a log record holds messages of a span; other logs are none of our business."""
+    name = record.get("eventName")
+    if not name:
+        attributes = record.get("attributes", [])
+        values = (one["value"] for one in attributes if one.get("key") == "event.name")
+        name = next((value.get("stringValue") for value in values), None)
+    return isinstance(name, str) and is_message_event(name)

@@ -1,0 +1,430 @@
+"""`claimflow receive`: what is answered 200 is on the disk, and whatever comes is bounded."""
+
+import gzip
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError
+from claimflow.flows.traces import protobuf, received, receiver
+from claimflow.flows.traces.reader import read_traces
+from claimflow.flows.traces.received import NotStoredError, ReceivedFolder
+from claimflow.flows.traces.receiver import Receiver
+from tests.flows.receiving import (
+    JSON,
+    PROTOBUF,
+    SECONDS,
+    export,
+    json_export,
+    json_span,
+    post,
+    receiver_process,
+    receiving,
+    trace_id,
+)
+
+TOKEN = "a token of the tests"
+
+
+def stored(folder: Path) -> list[str]:
+    """The ids of the samples in a folder, as a pipeline reads it; none of them twice."""
+    source = read_traces([f"{folder.name}/*"], base=folder.parent).samples
+    assert source.faults == ()
+    found = [row["sample_id"] for shard in source.shards(500) for row in shard.to_dicts()]
+    assert len(found) == len(set(found))
+    return sorted(found)
+
+
+def ids(numbers: Sequence[int] | range) -> list[str]:
+    return sorted(map(trace_id, numbers))
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def segments(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.jsonl"))
+
+
+def parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_protobuf_and_json_are_stored_before_the_answer(compressed: bool, tmp_path: Path) -> None:
+    pack = gzip.compress if compressed else bytes
+    headers = {"Content_Encoding": "gzip"} if compressed else {}
+    with receiving(tmp_path / "in") as server:
+        message = export(range(3)).SerializeToString()
+        answer = post(server.url, pack(message), **headers)
+        assert (answer.status, answer.body) == (200, b"")
+        assert answer.headers["Content-Type"] == PROTOBUF
+        assert stored(tmp_path / "in") == ids(range(3))
+        document = protobuf.decode("traces", export([3]).SerializeToString())
+        answer = post(server.url, pack(json.dumps(document).encode()), JSON, **headers)
+        assert (answer.status, json.loads(answer.body)) == (200, {})
+        assert stored(tmp_path / "in") == ids(range(4))
+    assert stored(tmp_path / "in") == ids(range(4))
+
+
+def test_a_body_may_come_in_chunks(tmp_path: Path) -> None:
+    message = export(range(2)).SerializeToString()
+    blocks = [message[:100], message[100:]]
+    with receiving(tmp_path / "in") as server:
+        assert post(server.url, iter(blocks)).status == 200
+    assert stored(tmp_path / "in") == ids(range(2))
+
+
+def test_events_are_stored_and_other_logs_dropped(tmp_path: Path) -> None:
+    question = {"stringValue": json.dumps([{"role": "user", "content": "Is it?"}])}
+    answer = {"stringValue": json.dumps([{"role": "assistant", "content": "It is."}])}
+    details = {
+        "eventName": "gen_ai.client.inference.operation.details",
+        "attributes": [
+            {"key": "gen_ai.input.messages", "value": question},
+            {"key": "gen_ai.output.messages", "value": answer},
+        ],
+    }
+    records = [json_span(0, **details), json_span(1, body={"stringValue": "started"}), details]
+    body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).encode()
+    with receiving(tmp_path / "in") as server:
+        post(server.url, json_export(json_span(0)), JSON)
+        found = post(server.url, body, JSON, path="/v1/logs")
+    assert json.loads(found.body)["partialSuccess"]["rejectedLogRecords"] == "1"
+    assert server.counts == {"traces": 1, "logs": 1}
+    assert stored(tmp_path / "in") == ids([0])
+
+
+def test_spans_without_ids_are_rejected_and_the_others_stored(tmp_path: Path) -> None:
+    request = export(range(3))
+    request.resource_spans[0].scope_spans[0].spans[1].trace_id = b""
+    request.resource_spans[0].scope_spans[0].spans[2].span_id = bytes(8)
+    with receiving(tmp_path / "in") as server:
+        answer = post(server.url, request.SerializeToString())
+    partial = ExportTraceServiceResponse.FromString(answer.body).partial_success
+    assert (partial.rejected_spans, partial.error_message) == (
+        2,
+        "spans without a valid trace id and span id",
+    )
+    assert stored(tmp_path / "in") == ids([0])
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"{", {}, 400),
+        (b"[]", {}, 400),
+        (b'{"resourceSpans": 1}', {}, 400),
+        (b'{"resourceSpans": [1]}', {}, 400),
+        (b'{"resourceSpans": [{"scopeSpans": [{"spans": [1]}]}]}', {}, 400),
+        (b'{"resourceSpans": [NaN]}', {}, 400),
+        (b"[" * 100_000, {}, 400),
+        (b"\xff", {}, 400),
+        (b"\xff", {"Content_Type": PROTOBUF}, 400),
+        (b"plain", {"Content_Encoding": "gzip"}, 400),
+        (gzip.compress(b"{}", mtime=0)[:-9], {"Content_Encoding": "gzip"}, 400),
+        (b"{}", {"Content_Encoding": "zstd"}, 415),
+        (b"{}", {"Content_Type": "text/plain"}, 415),
+        (b"{}", {"path": "/v1/metrics"}, 404),
+        (b"{}", {"Host": "rebound.example:4318"}, 421),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_taken_is_refused(
+    body: bytes, headers: dict[str, str], status: int, tmp_path: Path
+) -> None:
+    kind = headers.pop("Content_Type", JSON)
+    with receiving(tmp_path / "in") as server:
+        answer = post(server.url, body, kind, **headers)
+        assert answer.status == status
+        if kind == JSON:
+            assert json.loads(answer.body)["message"]
+        assert post(server.url, json_export(json_span(0)), JSON).status == 200
+
+
+@given(body=st.binary(max_size=200) | st.text(max_size=99).map(str.encode))
+def test_no_body_is_an_error_of_the_receiver(body: bytes) -> None:
+    for document in (protobuf.decode("traces", body), receiver._decoded_json(body)):
+        if isinstance(document, dict):
+            for kind in ("traces", "logs"):
+                receiver._export(kind, document)  # type: ignore[arg-type]
+
+
+def test_a_body_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "BODY_BYTES", 50_000)
+    bomb = gzip.compress(b" " * 9_000_000)
+    assert len(bomb) < 50_000
+    with receiving(tmp_path / "in") as server:
+        assert post(server.url, bomb, JSON, Content_Encoding="gzip").status == 413
+        # The answer is read by a client that goes on sending.
+        assert post(server.url, b" " * 30_000_000, JSON).status == 413
+        blocks = iter([b" " * 30_000, b" " * 30_000])
+        assert post(server.url, blocks, JSON).status == 413
+
+
+def test_an_exporter_is_told_to_come_back_when_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiving(tmp_path / "in") as server:
+        monkeypatch.setattr(received, "WAITING_BYTES", 1_000)
+        server.folder.reserve(990)
+        answer = post(server.url, json_export(json_span(0)), JSON)
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
+        server.folder.release(990)
+        assert post(server.url, json_export(json_span(0)), JSON).status == 200
+
+
+def test_slow_clients_are_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(receiver, "IDLE_SECONDS", 0.3)
+    head = b"POST /v1/traces HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n"
+    with receiving(tmp_path / "in") as server:
+        host = urlsplit(server.url).netloc
+        for start in (b"", b"POST", head % host.encode() + b"Content-Length: 99\r\n\r\n{"):
+            with socket.create_connection(host.split(":"), SECONDS) as client:
+                client.sendall(start)
+                told = b"".join(iter(lambda client=client: client.recv(999), b""))
+                assert told.startswith(b"HTTP/1.1 408" if start.endswith(b"{") else b"")
+
+
+def test_other_machines_need_a_token(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match="CLAIMFLOW_RECEIVE_TOKEN"),
+        receiving(tmp_path / "in", host="0.0.0.0"),
+    ):
+        pass
+    with receiving(tmp_path / "in", host="0.0.0.0", token=TOKEN) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        body = json_export(json_span(0))
+        assert post(url, body, JSON).status == 401
+        assert post(url, body, JSON, Authorization="Bearer other").status == 401
+        assert post(url, body, JSON, Authorization=f"Bearer {TOKEN}").status == 200
+
+
+def test_a_folder_has_one_receiver(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with receiving(tmp_path / "in"):
+        assert main(["receive", str(tmp_path / "in"), "--port", "0"]) == 2
+        assert "another receiver writes here" in capsys.readouterr().err
+    with receiving(tmp_path / "in"):
+        pass
+
+
+def test_many_senders_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs = []
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (syncs.append(file), sync(file)))
+    monkeypatch.setattr(received, "SEGMENT_BYTES", 20_000)
+    monkeypatch.setattr(received, "_PAUSE", 0.02)
+
+    def send(first: int) -> None:
+        for number in range(first, first + 20):
+            assert post(server.url, export([number]).SerializeToString()).status == 200
+
+    with receiving(tmp_path / "in") as server:
+        senders = [threading.Thread(target=send, args=(at,)) for at in range(0, 160, 20)]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        wait_for(lambda: parts(tmp_path / "in"))
+        assert stored(tmp_path / "in") == ids(range(160))
+    assert syncs
+
+
+def test_a_full_segment_becomes_a_part_and_goes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    monkeypatch.setattr(received, "SEGMENT_BYTES", 10)
+    monkeypatch.setattr(received, "_PAUSE", 0.02)
+    with receiving(folder) as server:
+        post(server.url, export([0]).SerializeToString())
+        wait_for(lambda: parts(folder))
+        # Both stand there for a while, and nothing is read twice.
+        assert len(segments(folder)) == 1
+        assert stored(folder) == ids([0])
+        monkeypatch.setattr(received, "_KEPT_SECONDS", 0.0)
+        wait_for(lambda: not segments(folder))
+        assert stored(folder) == ids([0])
+
+
+def test_an_old_segment_becomes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(received, "SEGMENT_SECONDS", 0.0)
+    monkeypatch.setattr(received, "_PAUSE", 0.02)
+    with receiving(tmp_path / "in") as server:
+        post(server.url, export([0]).SerializeToString())
+        wait_for(lambda: parts(tmp_path / "in"))
+
+
+def test_what_a_killed_receiver_left_is_recovered(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("received-1", "received-2"):
+        number = int(name[-1])
+        document = json.dumps(protobuf.decode("traces", export([number]).SerializeToString()))
+        # The last line was being written.
+        (folder / f"{name}.jsonl").write_text(f"{document}\n{document[:99]}", "utf-8")
+    (folder / ".received-1.parquet.unfinished").write_bytes(b"half a file")
+    with receiving(folder):
+        wait_for(lambda: len(parts(folder)) == 2)
+    assert stored(folder) == ids([1, 2])
+    assert not [*folder.glob(".*unfinished")]
+
+
+@pytest.mark.parametrize("where", ["write", "fsync"])
+def test_a_full_disk_is_told_and_loses_nothing(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiving(tmp_path / "in") as server:
+        assert post(server.url, export([0]).SerializeToString()).status == 200
+
+        def full(file: Any, content: bytes = b"") -> None:
+            if content:
+                file.write(content[: len(content) // 2])
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            if where == "write":
+                patch.setattr(received, "_write_all", full)
+            else:
+                patch.setattr(os, "fsync", full)
+            answer = post(server.url, export([1]).SerializeToString())
+            assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        assert post(server.url, export([1, 2]).SerializeToString()).status == 200
+    assert stored(tmp_path / "in") == ids(range(3))
+
+
+def test_a_part_that_cannot_be_made_leaves_its_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    monkeypatch.setattr(received, "SEGMENT_BYTES", 10)
+    monkeypatch.setattr(received, "_PAUSE", 0.02)
+
+    def full(*_: object) -> bool:
+        failed.set()
+        raise OSError(28, "No space left on device")
+
+    failed = threading.Event()
+    monkeypatch.setattr(received, "_make_part", full)
+    with receiving(folder) as server:
+        post(server.url, export([0]).SerializeToString())
+        assert failed.wait(SECONDS)
+        assert stored(folder) == ids([0])
+    assert "no part of a segment can be made" in capsys.readouterr().err
+
+
+def test_old_parts_are_removed_where_that_is_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, days in (("received-1", 8), ("received-2", 6), ("other", 8)):
+        (folder / f"{name}.parquet").write_bytes(b"")
+        moment = time.time() - days * 86_400
+        os.utime(folder / f"{name}.parquet", (moment, moment))
+    with receiving(folder, keep=timedelta(days=7)):
+        wait_for(lambda: len(parts(folder)) == 2)
+    assert [path.stem for path in parts(folder)] == ["other", "received-2"]
+
+
+def test_nothing_is_taken_after_the_end(tmp_path: Path) -> None:
+    folder = ReceivedFolder(tmp_path / "in")
+    folder.append(b"{}")
+    folder.close()
+    with pytest.raises(NotStoredError):
+        folder.append(b"{}")
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(end: signal.Signals, tmp_path: Path) -> None:
+    with receiver_process(tmp_path / "in") as (url, process):
+        assert post(url, export(range(5)).SerializeToString()).status == 200
+        process.send_signal(end)
+        assert process.wait(SECONDS) == 0
+        assert process.stdout is not None
+        assert process.stdout.read() == "received 5 spans and 0 events\n"
+    assert stored(tmp_path / "in") == ids(range(5))
+
+
+def test_no_span_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    answered: list[int] = []
+
+    def send(url: str, first: int) -> None:
+        number = first
+        while True:
+            numbers = range(number, number + 10)
+            try:
+                status = post(url, export(numbers).SerializeToString()).status
+            except OSError:
+                return
+            assert status == 200
+            answered.extend(numbers)
+            number += 10
+
+    for round_number in range(2):
+        before = len(answered)
+        with receiver_process(folder) as (url, process):
+            starts = [round_number * 10_000_000 + at * 1_000_000 for at in range(4)]
+            senders = [threading.Thread(target=send, args=(url, start)) for start in starts]
+            for sender in senders:
+                sender.start()
+            wait_for(lambda before=before: len(answered) > before + 300)
+            process.kill()
+            for sender in senders:
+                sender.join()
+        assert {*ids(answered)} <= {*stored(folder)}
+
+
+def test_protobuf_without_its_package_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protobuf, "is_installed", lambda: False)
+    with receiving(tmp_path / "in") as server:
+        answer = post(server.url, export([0]).SerializeToString())
+        assert answer.status == 415
+        assert b"claimflow[otlp]" in answer.body
+        assert post(server.url, json_export(json_span(0)), JSON).status == 200
+
+
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
+    with receiving(tmp_path / "in") as server:
+        folder = ReceivedFolder(tmp_path / "other")
+        try:
+            with pytest.raises(InputError, match="cannot be used"):
+                Receiver(folder, host="127.0.0.1", port=server.server_port)
+        finally:
+            folder.close()
+
+
+def test_an_export_of_the_sdk_is_read(tmp_path: Path) -> None:
+    content = (Path(__file__).parent.parent / "data/traces/otlp_document.pb").read_bytes()
+    assert ExportTraceServiceRequest.FromString(content).resource_spans
+    with receiving(tmp_path / "in") as server:
+        assert post(server.url, content).status == 200
+    expected = json.loads(
+        (Path(__file__).parent.parent / "data/traces/samples.json").read_text("utf-8")
+    )["otlp_document.pb"]["samples"]
+    assert stored(tmp_path / "in") == sorted(one["sample_id"] for one in expected)
