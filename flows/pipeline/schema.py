@@ -73,7 +73,7 @@ EarlierTurns = Literal["history", "contexts"]
 """What the earlier turns of a conversation are to a turn: known, or premises too."""
 
 
-TraceFormat = Literal["auto", "otlp", "openinference", "langfuse", "chat"]
+TraceFormat = Literal["auto", "otlp", "openinference", "langfuse", "langsmith", "mlflow", "chat"]
 """The formats of traces, and auto to find it in each file."""
 
 

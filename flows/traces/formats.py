@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from claimflow.flows.traces import chat, langfuse, openinference, otlp
+from claimflow.flows.traces import chat, langfuse, langsmith, mlflow, openinference, otlp
 from claimflow.flows.traces.spans import NO_RECORD, Reason, Span
 
 SpanReader = Callable[[Mapping[str, Any], str], Iterator[Span | Reason]]
@@ -38,6 +38,8 @@ def _is_langfuse(record: Mapping[str, Any]) -> bool:
 FORMATS: Final[Mapping[str, TraceFormat]] = {
     "otlp": TraceFormat(_is_otlp, otlp.spans, "resourceSpans"),
     "openinference": TraceFormat(_is_openinference, openinference.spans, "context.trace_id"),
+    "langsmith": TraceFormat(langsmith.is_run, langsmith.spans, "id with run_type"),
+    "mlflow": TraceFormat(mlflow.is_trace, mlflow.spans, "info with data"),
     "chat": TraceFormat(chat.is_chat, chat.spans, "messages"),
     "langfuse": TraceFormat(
         _is_langfuse, langfuse.spans, "id with traceId and type, observations, or input and output"

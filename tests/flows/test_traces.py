@@ -5,9 +5,11 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import chdir
+from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,6 +176,56 @@ def test_the_last_message_of_a_trace_of_langfuse_is_its_answer(tmp_path: Path) -
     assert row["response"] == "Tin is a metal."
 
 
+def test_a_bulk_export_of_langsmith_holds_objects_as_text(tmp_path: Path) -> None:
+    lines = (DATA / "langsmith.jsonl").read_text("utf-8").splitlines()
+    columns = ("id", "trace_id", "parent_run_id", "name", "run_type")
+    found = [
+        {name: run.get(name) for name in columns}
+        | {name: json.dumps(run.get(name)) for name in ("inputs", "outputs", "extra")}
+        | {name: datetime.fromisoformat(run[name]) for name in ("start_time", "end_time")}
+        | {name: run.get(name) for name in ("prompt_tokens", "completion_tokens")}
+        for run in map(json.loads, lines)
+    ]
+    pl.DataFrame(found, infer_schema_length=None).write_parquet(tmp_path / "runs.parquet")
+    source = read(tmp_path / "runs.parquet", tools=True)
+    assert rows(source) == GOLDEN["langsmith.jsonl"]["samples"]
+
+
+def test_a_run_of_langsmith_may_lack_the_id_of_its_own_trace(tmp_path: Path) -> None:
+    run = {"id": "r", "run_type": "llm", "inputs": {"input": "Tin?"}, "outputs": {"output": "Yes."}}
+    lost = {**run, "id": "s", "parent_run_id": "r"}
+    (tmp_path / "t.jsonl").write_text(f"{json.dumps(run)}\n{json.dumps(lost)}", "utf-8")
+    source = read(tmp_path / "t.jsonl")
+    assert [row["sample_id"] for row in rows(source)] == ["r"]
+    assert left_out(source) == ["left out: spans without a trace id or a span id 1"]
+
+
+def test_an_older_trace_of_mlflow_is_read(tmp_path: Path) -> None:
+    attributes = {
+        "mlflow.spanType": '"LLM"',
+        "mlflow.spanInputs": '"Is tin a metal?"',
+        "mlflow.spanOutputs": '"[1] says so."',
+    }
+    span = {
+        "context": {"trace_id": "0xaa", "span_id": "0xbb"},
+        "parent_id": None,
+        "start_time": 10**18,
+        "end_time": 10**18 + 10**9,
+        "attributes": attributes,
+    }
+    metadata = {"mlflow.trace.session": "s"}
+    trace = {
+        "info": {"request_id": "tr-1", "request_metadata": metadata},
+        "data": {"spans": [span, {"name": "nameless"}]},
+    }
+    (tmp_path / "t.json").write_text(json.dumps(trace, indent=1), "utf-8")
+    source = read(tmp_path / "t.json")
+    (row,) = rows(source)
+    assert (row["sample_id"], row["response"]) == ("tr-1", "[1] says so.")
+    assert (row["metadata"]["latency_ms"], row["metadata"]["session"]) == (1_000, "s")
+    assert left_out(source) == ["left out: spans without a trace id or a span id 1"]
+
+
 def test_a_chat_may_be_logged_as_request_and_response(tmp_path: Path) -> None:
     log = {
         "request": {"model": "m", "messages": [{"role": "user", "content": "Is tin a metal?"}]},
@@ -208,7 +260,9 @@ VALUES = st.recursive(
                 "stringValue", "arrayValue", "kvlistValue", "values", "spans", "scopeSpans",
                 "resourceSpans", "traceId", "spanId", "parentSpanId", "attributes", "events",
                 "name", "context", "trace_id", "span_id", "observations", "id", "startTime",
-                "usage", "response", "resourceLogs", "scopeLogs", "logRecords", "body", "eventName",
+                "usage", "response", "run_type", "extra", "metadata", "info",
+                "mlflow.spanInputs", "mlflow.spanOutputs", "mlflow.spanType", "inputs", "outputs",
+                "resourceLogs", "scopeLogs", "logRecords", "body", "eventName",
             ]
         ),
         inner,
@@ -222,7 +276,9 @@ VALUES = st.recursive(
     record=st.dictionaries(
         st.sampled_from(["resourceSpans", "resourceLogs", "context.trace_id", "context.span_id"])
         | st.sampled_from(["attributes.input.value", "attributes.llm.output_messages", "parent_id"])
-        | st.sampled_from(["id", "traceId", "type", "input", "output", "messages", "response"]),
+        | st.sampled_from(["id", "traceId", "type", "input", "output", "messages", "response"])
+        | st.sampled_from(["run_type", "trace_id", "inputs", "outputs", "extra", "info", "data"])
+        | st.sampled_from(["trace", "request", "otlp"]),
         VALUES,
         max_size=6,
     ),

@@ -1,0 +1,95 @@
+"""MLflow's traces: `Trace.to_json` as JSON or JSON Lines, and rows of `search_traces`.
+
+A trace holds its spans. Attributes of spans are JSON text; those of releases before 3 name ids and
+times in another way.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from claimflow.flows.traces.spans import NO_IDS, Kind, Reason, Span
+from claimflow.flows.traces.values import (
+    answer_of,
+    at,
+    count,
+    documents_of,
+    items,
+    messages_of,
+    nanoseconds,
+    parsed,
+    shown,
+    text,
+)
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    "LLM": "llm",
+    "CHAT_MODEL": "llm",
+    "RETRIEVER": "retrieval",
+    "TOOL": "tool",
+}
+"""The types that matter; of the others (AGENT, CHAIN, PARSER, RERANKER) the tree is kept."""
+
+
+def is_trace(row: Mapping[str, Any]) -> bool:
+    """Whether a row is a trace, or holds one as `search_traces` returns it."""
+    return _is_whole(row) or ("trace" in row and ("request" in row or "trace_metadata" in row))
+
+
+def _is_whole(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("info"), dict) and "data" in row
+
+
+def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
+    """The spans of a trace."""
+    trace = row if _is_whole(row) else parsed(row.get("trace"))
+    trace_id = text(at(trace, "info.trace_id"), at(trace, "info.request_id"))
+    if trace_id is None:
+        yield NO_IDS
+        return
+    metadata = at(trace, "info.trace_metadata") or at(trace, "info.request_metadata")
+    # Names with dots in them are no paths.
+    session = metadata.get("mlflow.trace.session") if isinstance(metadata, dict) else None
+    for span in items(at(trace, "data.spans")) or []:
+        if isinstance(span, dict):
+            yield _span(span, trace_id, text(session))
+
+
+def _span(span: Mapping[str, Any], trace_id: str, session: str | None) -> Span | Reason:
+    span_id = text(span.get("span_id"), at(span, "context.span_id"))
+    if span_id is None:
+        return NO_IDS
+    attributes = span.get("attributes")
+    given = {
+        name: _decoded(value)
+        for name, value in (attributes if isinstance(attributes, dict) else {}).items()
+    }
+    kind = _KINDS.get(str(given.get("mlflow.spanType")).upper(), "other")
+    outputs = given.get("mlflow.spanOutputs")
+    answer = None
+    if kind not in ("retrieval", "tool"):
+        answer = answer_of(outputs, last=kind != "llm", plain=kind == "llm")
+    usage = given.get("mlflow.chat.tokenUsage")
+    return Span(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=text(span.get("parent_span_id"), span.get("parent_id")),
+        kind=kind,
+        name=text(span.get("name")),
+        start=nanoseconds(text(span.get("start_time_unix_nano"), span.get("start_time"))),
+        end=nanoseconds(text(span.get("end_time_unix_nano"), span.get("end_time"))),
+        asked=messages_of(given.get("mlflow.spanInputs")),
+        said=[] if answer is None else [answer],
+        documents=documents_of(outputs) if kind == "retrieval" else [],
+        tool_result=shown(outputs) if kind == "tool" else None,
+        model=text(given.get("mlflow.llm.model"), at(outputs, "model")),
+        tokens_in=count(at(usage, "input_tokens")),
+        tokens_out=count(at(usage, "output_tokens")),
+        session=session,
+    )
+
+
+def _decoded(value: Any) -> Any:
+    """The value of an attribute, which is JSON text; a text in it has quotes."""
+    # In a list, so that texts are read by the same rules as objects.
+    found = parsed(f"[{value}]") if isinstance(value, str) else None
+    return found[0] if isinstance(found, list) and len(found) == 1 else value
