@@ -233,9 +233,6 @@ def test_a_folder_has_one_receiver(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_many_senders_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    syncs = []
-    sync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (syncs.append(file), sync(file)))
     monkeypatch.setattr(received, "SEGMENT_BYTES", 20_000)
     monkeypatch.setattr(received, "_PAUSE", 0.02)
 
@@ -251,7 +248,39 @@ def test_many_senders_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             sender.join()
         wait_for(lambda: parts(tmp_path / "in"))
         assert stored(tmp_path / "in") == ids(range(160))
-    assert syncs
+
+
+def test_requests_wait_for_one_fsync_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs: list[int] = []
+    first, go_on = threading.Event(), threading.Event()
+
+    def sync(file: int) -> None:
+        syncs.append(file)
+        first.set()
+        assert go_on.wait(SECONDS)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    answers: list[int] = []
+    with receiving(tmp_path / "in") as server:
+
+        def send(number: int) -> None:
+            answers.append(post(server.url, export([number]).SerializeToString()).status)
+
+        senders = [threading.Thread(target=send, args=(number,)) for number in range(6)]
+        senders[0].start()
+        assert first.wait(SECONDS)
+        for sender in senders[1:]:
+            sender.start()
+        wait_for(lambda: len(server.folder._queue) == 5)
+        assert answers == []
+        go_on.set()
+        for sender in senders:
+            sender.join()
+    assert answers == [200] * 6
+    # One for the name of the segment, one for the first request, one for the others.
+    assert len(syncs) == 3
 
 
 def test_a_full_segment_becomes_a_part_and_goes_later(
