@@ -344,6 +344,8 @@ def test_a_full_disk_is_told_and_loses_nothing(
             assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
         assert post(server.url, export([1, 2]).SerializeToString()).status == 200
     assert stored(tmp_path / "in") == ids(range(3))
+    # Half a line of the failed write would be told as damaged.
+    assert read_traces(["in/*"], base=tmp_path).samples.warnings == ()
 
 
 def test_a_part_that_cannot_be_made_leaves_its_segment(
