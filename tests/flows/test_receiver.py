@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -208,6 +208,21 @@ def test_slow_clients_are_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 client.sendall(start)
                 told = b"".join(iter(lambda client=client: client.recv(999), b""))
                 assert told.startswith(b"HTTP/1.1 408" if start.endswith(b"{") else b"")
+
+
+def test_bytes_that_drip_do_not_prolong_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "REQUEST_SECONDS", 0.5)
+    with receiving(tmp_path / "in") as server:
+
+        def drip() -> Iterator[bytes]:
+            for _ in range(100):
+                time.sleep(0.05)
+                yield b" "
+
+        with pytest.raises(OSError, match=r"."):
+            post(server.url, drip(), JSON)
 
 
 def test_other_machines_need_a_token(tmp_path: Path) -> None:
