@@ -26,6 +26,7 @@ from claimflow.flows.cli import (
     report,
     run,
     schedule,
+    send,
     traces,
 )
 from claimflow.flows.cli.options import Parser, add_command, file_first
@@ -128,6 +129,7 @@ def command_line() -> argparse.ArgumentParser:
         schedule,
         inspect,
         report,
+        send,
         compare,
         correct,
         label,

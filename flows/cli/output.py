@@ -51,16 +51,19 @@ def write_bytes(content: bytes, output: Path | None, *, note: str | None = None)
         sys.stdout.buffer.flush()
         return
     with faults_of_writing(output):
-        if is_file(output) and _is_database(output):
-            what = "is a DuckDB database, which would be lost"
-            raise InputError([Fault(str(output), what, "name another file")])
+        refuse_database(output)
         output.write_bytes(content)
     write_message(note or f"written: {output}")
 
 
-def _is_database(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(12)[8:] == b"DUCK"
+def refuse_database(output: Path) -> None:
+    """Raise `InputError` where a file to be written is a DuckDB database."""
+    if not is_file(output):
+        return
+    with output.open("rb") as file:
+        if file.read(12)[8:] == b"DUCK":
+            what = "is a DuckDB database, which would be lost"
+            raise InputError([Fault(str(output), what, "name another file")])
 
 
 def print_or_write(render: "Callable[[Terminal], None]", output: Path | None) -> None:

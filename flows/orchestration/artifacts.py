@@ -1,7 +1,7 @@
 """Prefect artifacts that show a run, and the final state of its flow run."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,30 @@ def write_report(run: RunDocument, folder: Path) -> None:
     _logging_errors("the report could not be written", page)
 
 
+def send_scores(store: Store, run_id: str, targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Send the scores of a run, and of earlier ones that were not sent; returns what failed.
+
+    `targets` are those of a schedules file. An error of one of them is logged, and the others go
+    on.
+    """
+    from claimflow.flows.sending.delivery import send
+
+    unsent = []
+    for one in targets:
+
+        def deliver(to: str = one["to"], metrics: Sequence[str] = one.get("metrics", ())) -> None:
+            for done in send(store, run_id, to, metrics, earlier=True):
+                for line in done.lines:
+                    get_run_logger().info("%s", line)
+
+        what = f"the scores could not be sent to {one['to']}"
+        if not _logging_errors(what, deliver):
+            unsent.append(what)
+    if targets:
+        refresh_read_copy(store)
+    return unsent
+
+
 def remove_old_runs(
     store: Store, retention: Retention, publish: str | None, report: str | None
 ) -> None:
@@ -85,13 +109,15 @@ def artifact_key(pipeline: str, what: str) -> str:
     return f"{name or 'pipeline'}-{what}"
 
 
-def final_state(run: RunDocument) -> State[str]:
-    """Failed if the run or a gate failed, else completed with counts and warnings.
+def final_state(run: RunDocument, unsent: Sequence[str] = ()) -> State[str]:
+    """Failed if the run, a gate or a sending failed, else completed with counts and warnings.
 
-    The message of a failed state is why the run failed, or the first gate. Inconclusive gates do
-    not fail the flow run.
+    The message of a failed state is why the run failed, the first gate, or what is `unsent`.
+    Inconclusive gates do not fail the flow run.
     """
     failed = run.failed or gate_line(run.gates, "fail")
+    if failed is None and unsent:
+        failed = f"{'; '.join(unsent)}; run {run.run_id} is stored, and the next one sends them"
     if failed is not None:
         return Failed(message=failed)
     unclear = [gate_line(run.gates, "inconclusive"), gate_line(run.gates, "skipped")]

@@ -3,7 +3,7 @@
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import httpx
@@ -20,6 +20,7 @@ from claimflow.flows.orchestration.artifacts import (
     create_run_artifacts,
     final_state,
     remove_old_runs,
+    send_scores,
     write_report,
 )
 from claimflow.flows.orchestration.recovery import label_with_process
@@ -102,6 +103,7 @@ def evaluate(
     batch_wait: Duration | None = None,
     publish: str | None = None,
     report: str | None = None,
+    send: list[dict[str, Any]] | None = None,
     keep_runs: int | None = None,
     keep_days: int | None = None,
 ) -> State[str]:
@@ -131,6 +133,8 @@ def evaluate(
             it schedules the later run, a quarter of an hour on.
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
         report: A folder to write the HTML report of the run to.
+        send: Send the scores of the run to these targets, as in [{"to": "otlp"}]; a failure fails
+            the flow run, and the next run sends what is missing.
         keep_runs: Keep the newest runs of this pipeline, so many, and those of `keep_days`.
         keep_days: Keep the runs of the last days, so many, and those of `keep_runs`. Runs that
             neither keeps are removed after this one, with their published tables and reports.
@@ -172,10 +176,11 @@ def evaluate(
         get_run_logger().info("published: %s", publish_run(result.store, result.run_id, publish))
     if report is not None:
         write_report(run, Path(report))
+    unsent = send_scores(result.store, result.run_id, send or [])
     if keep_runs is not None or keep_days is not None:
         retention = Retention(keep_runs, keep_days, pipeline=run.head.pipeline)
         remove_old_runs(result.store, retention, publish, report)
-    return final_state(run)
+    return final_state(run, unsent)
 
 
 def _batch_wait(given: Duration | None, deployed: UUID | None) -> timedelta | None:

@@ -4,10 +4,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 from zoneinfo import available_timezones
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
 
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.files import is_file, is_folder
@@ -18,6 +26,7 @@ from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.times import MAX_DAYS, Duration, check_cron, to_timedelta
 from claimflow.flows.pipeline.yaml_errors import error_message, validate
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
+from claimflow.stages.plugins import entry_point_names
 
 
 def _timezone(name: str) -> str:
@@ -39,6 +48,34 @@ def _block(name: str) -> str:
     if re.fullmatch(r"[a-z0-9-]+/[a-z0-9-]+", name) is None:
         raise ValueError("write the type and the name of a block, as in slack-webhook/nights")
     return name
+
+
+TARGET_GROUP: Final = "claimflow.targets"
+"""The group of entry points by which a package adds a target for scores."""
+
+TARGETS: Final = frozenset({"otlp", "langfuse", "phoenix", "mlflow"})
+"""Where claimflow itself sends scores."""
+
+
+def target_names() -> set[str]:
+    """The names of all targets that are installed."""
+    return TARGETS | entry_point_names(TARGET_GROUP)
+
+
+def _target(name: str) -> str:
+    if name not in target_names():
+        raise ValueError(f"there is no target {name!r}; {one_of(name, target_names())}")
+    return name
+
+
+def _send(written: Any) -> Any:
+    """A target by its name, or its name with settings, in the form of `Send`."""
+    if isinstance(written, str):
+        return {"to": written}
+    if isinstance(written, dict) and len(written) == 1 and "to" not in written:
+        ((name, settings),) = written.items()
+        return {"to": name, **settings} if isinstance(settings, dict) else {"to": name}
+    return written
 
 
 class Parameters(YamlModel):
@@ -90,6 +127,41 @@ class Notify(YamlModel):
     """A notification or webhook block of Prefect by type and name, as in slack-webhook/nights."""
 
 
+class Send(YamlModel):
+    """A target that the scores of each run are sent to."""
+
+    to: Annotated[str, AfterValidator(_target)]
+    """otlp, langfuse, phoenix, mlflow, or the name of another package's target."""
+    metrics: tuple[str, ...] = ()
+    """Only these metrics; all when left out."""
+
+
+_SETTINGS: Final[JsonSchemaValue] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "metrics": {
+            "description": "Only these metrics; all when left out.",
+            "items": {"type": "string"},
+            "type": "array",
+        }
+    },
+}
+
+_SEND: Final[JsonSchemaValue] = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "additionalProperties": _SETTINGS,
+        },
+    ]
+}
+"""How a `Send` is written: `otlp`, or `otlp: {metrics: [faithfulness]}`."""
+
+
 class Deployment(YamlModel):
     """A pipeline that runs on a schedule."""
 
@@ -117,6 +189,8 @@ class Deployment(YamlModel):
     """Where the tables of each run are written as Parquet: a folder, relative to this file, or s3://."""
     report: Annotated[str, AfterValidator(_folder)] | None = None
     """The folder, relative to this file, for an HTML report of each run."""
+    send: tuple[Annotated[Send, BeforeValidator(_send), WithJsonSchema(_SEND)], ...] = ()
+    """Where the scores of each run are sent; addresses and keys come from the environment."""
     keep: Keep | None = None
     """Which runs stay in the store, with their published tables and reports; all when left out."""
 
@@ -187,6 +261,8 @@ class Scheduled(NamedTuple):
             asked["publish"] = publish if is_remote(publish) else self._absolute(publish)
         if self.deployment.report is not None:
             asked["report"] = self._absolute(self.deployment.report)
+        if self.deployment.send:
+            asked["send"] = [one.model_dump(mode="json") for one in self.deployment.send]
         if self.deployment.keep is not None:
             kept = self.deployment.keep.model_dump(exclude_none=True)
             asked |= {f"keep_{name}": number for name, number in kept.items()}
@@ -305,6 +381,8 @@ def _keys(path: tuple[str, ...]) -> Iterable[str]:
             model = Deployment
         case ("deployments", _, "keep"):
             model = Keep
+        case ("deployments", _, "send", *_):
+            return ["metrics"]
         case ("deployments", _, "parameters"):
             model = Parameters
         case _:

@@ -193,6 +193,8 @@ _REFERENCES: Final = (
     _of_run("audit.tags", "'tag ' || tag"),
     _of_run("audit.readers", "'step ' || step"),
     _of_run("audit.gates", "'gate ' || metric"),
+    _of_run("audit.sendings", "'target ' || target"),
+    _of_run("audit.sent", "'target ' || target"),
     _Reference(
         "audit.artifact_parts",
         "a table",

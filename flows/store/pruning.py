@@ -247,6 +247,6 @@ def _deletions() -> list[str]:
         _DELETE_TAGS,
         *(
             f"DELETE FROM audit.{table} WHERE {_GONE}"
-            for table in ("run_steps", "readers", "gates", "runs")
+            for table in ("run_steps", "readers", "gates", "sendings", "sent", "runs")
         ),
     ]

@@ -256,6 +256,25 @@ CREATE TABLE IF NOT EXISTS audit.canaries (
   judged_at TIMESTAMP NOT NULL   -- when the run checked the judge
 );
 
+-- Which runs are to be sent where: a sending without an end is taken up by the next one.
+CREATE TABLE IF NOT EXISTS audit.sendings (
+  run_id   VARCHAR NOT NULL,
+  target   VARCHAR NOT NULL,
+  metrics  VARCHAR[] NOT NULL,  -- the metrics that are sent; none for all of the run
+  began_at TIMESTAMP NOT NULL,
+  ended_at TIMESTAMP            -- when the server had answered for all of them
+);
+
+-- What a server has taken. A row is written after its answer, so what was sent last before a crash
+-- is sent again, under the same id.
+CREATE TABLE IF NOT EXISTS audit.sent (
+  evaluation_id UUID NOT NULL,  -- hash of run, sample, step, metric and target; of mlflow, of the run
+  run_id        VARCHAR NOT NULL,
+  target        VARCHAR NOT NULL,
+  address       UUID NOT NULL,  -- hash of the address, which has no keys in it
+  sent_at       TIMESTAMP NOT NULL
+);
+
 -- The agreement of a judge with people, and how its verdicts were made at that time.
 CREATE TABLE IF NOT EXISTS audit.calibrations (
   calibration_id UUID NOT NULL,     -- hash of all columns below but the time

@@ -1,0 +1,216 @@
+"""Sends the evaluations of runs to a target, and records in the store what it has taken."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import faults_of_writing
+from claimflow.flows.sending.endpoint import TooMuchError
+from claimflow.flows.sending.evaluations import Evaluation, RunEvaluations
+from claimflow.flows.sending.targets import Answer, RunTarget, Target, target_of
+from claimflow.flows.store.sendings import (
+    Sending,
+    begin_sending,
+    end_sending,
+    record_sent,
+    sent_before,
+    unfinished_sendings,
+)
+from claimflow.flows.store.store import Store
+from claimflow.stages.rows import content_key
+
+_HOPELESS: Final = 20
+"""Evaluations refused one after the other, none taken before, after which no more is sent."""
+
+
+class Delivered(NamedTuple):
+    """What became of the evaluations of a run.
+
+    `earlier` are those that the target had taken before. By reason, `left_out` counts those that it
+    cannot have, and `refused` those that its server refused.
+    """
+
+    run_id: str
+    target: str
+    samples: int
+    untraced: int
+    sent: int
+    earlier: int
+    left_out: Counter[str]
+    refused: Counter[str]
+
+    @property
+    def lines(self) -> list[str]:
+        """What to tell of it, one line for each fact."""
+        before = f", {self.earlier:,} were sent before" if self.earlier else ""
+        what = "runs" if self.samples == 0 else "evaluations"
+        told = [f"{self.target}: run {self.run_id}: {self.sent:,} {what} sent{before}"]
+        if self.untraced:
+            have = "has" if self.untraced == 1 else "have"
+            told.append(
+                f"{self.untraced:,} of {self.samples:,} samples {have} no trace id; not sent"
+            )
+        told += [
+            f"{count:,} not sent: {why}"
+            for why, count in sorted((self.left_out + self.refused).items())
+        ]
+        return told
+
+
+def send(
+    store: Store,
+    run_id: str,
+    target: str,
+    metrics: Sequence[str] = (),
+    *,
+    again: bool = False,
+    earlier: bool = False,
+) -> Iterator[Delivered]:
+    """Send what a target has not taken yet of the scores of a run; with `again` all of them.
+
+    With `earlier`, sendings of older runs of the pipeline that did not end come first. Raises
+    `InputError` where the target cannot be used; the next call goes on from there.
+    """
+    sending = Sending(run_id, target, tuple(metrics))
+    begin_sending(store, sending)
+    found = target_of(target)
+    open_ = unfinished_sendings(store, run_id, target) if earlier else [sending]
+    until = next(place for place, one in enumerate(open_) if one.run_id == run_id)
+    with closing(found) if isinstance(found, Target) else closing(_Nothing()):
+        for one in open_[: until + 1]:
+            if isinstance(found, Target):
+                yield _deliver(store, one, found, again=again)
+            else:
+                yield _log_run(store, one, found, again=again)
+
+
+class _Nothing:
+    """In place of connections that are to be closed."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def write_file(
+    store: Store, run_id: str, target: str, path: Path, metrics: Sequence[str] = ()
+) -> Delivered:
+    """Write the evaluations of a run as the target takes them, as JSON Lines."""
+    found = target_of(target)
+    if not isinstance(found, Target):
+        raise InputError([Fault("--file", f"{target} has no files", "leave out --file")])
+    sending = Sending(run_id, target, tuple(metrics))
+    evaluations, left_out, written = RunEvaluations(store, sending), Counter[str](), 0
+    part = path.with_name(f".{path.name}.part")
+    with faults_of_writing(path):
+        try:
+            with part.open("w", encoding="utf-8") as file:
+                for batch in evaluations.batches():
+                    fit = _fitting(batch, found, left_out)
+                    for some in _parts(fit, found.largest):
+                        for line in found.lines(some):
+                            file.write(f"{json.dumps(line, ensure_ascii=False)}\n")
+                    written += len(fit)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    return Delivered(
+        *(run_id, target, evaluations.samples, evaluations.untraced, written, 0),
+        *(left_out, Counter[str]()),
+    )
+
+
+def _deliver(store: Store, sending: Sending, target: Target, *, again: bool) -> Delivered:
+    evaluations, left_out, refused = RunEvaluations(store, sending), Counter[str](), Counter[str]()
+    address = content_key("address", target.address())
+    sent = earlier = 0
+    hopeless = _Hopeless()
+    for batch in evaluations.batches():
+        fit = _fitting(batch, target, left_out)
+        ids = [one.evaluation_id for one in fit]
+        known = set[str]() if again else sent_before(store, address, ids)
+        earlier += len(known)
+        todo = [one for one in fit if one.evaluation_id not in known]
+        for some in _parts(todo, target.largest):
+            for part, answer in _halving(some, target.send):
+                taken = [
+                    one.evaluation_id
+                    for place, one in enumerate(part)
+                    if place not in answer.refused
+                ]
+                record_sent(store, sending, address, taken)
+                sent += len(taken) - answer.lost
+                refused.update(answer.refused.values())
+                if answer.lost:
+                    refused[f"the server refuses records{answer.message}"] += answer.lost
+                hopeless.check(answer, taken)
+    end_sending(store, sending)
+    return Delivered(
+        *(sending.run_id, sending.target, evaluations.samples, evaluations.untraced),
+        *(sent, earlier, left_out, refused),
+    )
+
+
+class _Hopeless:
+    """Stops a sending of which the server refuses everything: something else is wrong."""
+
+    def __init__(self) -> None:
+        self._refused: int | None = 0
+
+    def check(self, answer: Answer, taken: Sequence[str]) -> None:
+        """Raise `InputError` for the last of many refusals, while nothing has been taken."""
+        if taken or self._refused is None:
+            self._refused = None
+            return
+        self._refused += len(answer.refused)
+        if self._refused >= _HOPELESS:
+            why = next(iter(answer.refused.values()))
+            what = f"the first {self._refused} evaluations are all refused ({why})"
+            raise InputError([Fault("send", what, "are their traces on this server?")])
+
+
+def _log_run(store: Store, sending: Sending, target: RunTarget, *, again: bool) -> Delivered:
+    key = content_key("run", sending.run_id, sending.target)
+    new = target.send_run(store, sending.run_id, sending.metrics, again=again)
+    record_sent(store, sending, content_key("address", target.address()), [key])
+    end_sending(store, sending)
+    none = Counter[str]()
+    return Delivered(sending.run_id, sending.target, 0, 0, int(new), int(not new), none, none)
+
+
+def _fitting(
+    batch: Iterable[Evaluation], target: Target, left_out: Counter[str]
+) -> list[Evaluation]:
+    """The evaluations that the target can have; the others are counted by reason."""
+    fit = []
+    for one in batch:
+        why = target.unfit(one)
+        if why is None:
+            fit.append(one)
+        else:
+            left_out[why] += 1
+    return fit
+
+
+def _parts(batch: Sequence[Evaluation], largest: int) -> Iterator[Sequence[Evaluation]]:
+    for start in range(0, len(batch), largest):
+        yield batch[start : start + largest]
+
+
+def _halving(
+    batch: Sequence[Evaluation], send_batch: Callable[[Sequence[Evaluation]], Answer]
+) -> Iterator[tuple[Sequence[Evaluation], Answer]]:
+    """Send a batch, in halves where the server does not take it as a whole."""
+    try:
+        answer = send_batch(batch)
+    except TooMuchError:
+        middle = len(batch) // 2
+        if middle == 0:
+            raise
+        for half in (batch[:middle], batch[middle:]):
+            yield from _halving(half, send_batch)
+        return
+    yield batch, answer

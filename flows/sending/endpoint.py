@@ -1,0 +1,224 @@
+"""Requests to a server that takes evaluations, within limits of time and size, and with retries."""
+
+import asyncio
+import json
+import random
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Any, Final, NamedTuple, NoReturn, Self
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.judge.environment_secrets import without_secrets
+
+_ATTEMPT: Final = 30.0
+"""Seconds for a request and its whole reply."""
+
+_PATIENCE: Final = 120.0
+"""Seconds after which a request that fails is not tried again."""
+
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 30.0
+
+_REPLY: Final = 1 << 20
+"""Bytes of a reply; a longer one is no answer."""
+
+_SHOWN: Final = 200
+"""Letters of a reply that a message shows."""
+
+_RETRIED: Final = (429, 502, 503, 504)
+"""Statuses after which the same request may succeed, by the specification of OTLP."""
+
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class Reply(NamedTuple):
+    """The status of a reply, and its content as JSON; None where it is none."""
+
+    status: int
+    content: Any
+
+
+class TooMuchError(Exception):
+    """The server does not take these evaluations together; some of them it may."""
+
+
+class Endpoint:
+    """A server at `url`, which the environment variable `variable` named; use it with `with`.
+
+    Redirects are not followed, since requests have keys in their headers. Errors are `InputError`s
+    at the variable, without keys.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], variable: str) -> None:
+        self.url = url
+        self._variable = variable
+        self._headers = dict(headers)
+        for name, value in headers.items():
+            if not _HEADER.fullmatch(name) or not (value.isascii() and value.isprintable()):
+                what = f"gives the header {name[:40]!r}, which has a sign that no header can have"
+                self._fail(what, "write names and values in ASCII, values percent-encoded")
+        self._runner = asyncio.Runner()
+        self._client: httpx.AsyncClient | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            self._runner.run(self._client.aclose())
+        self._runner.close()
+
+    def post(self, content: bytes, headers: Mapping[str, str] | None = None) -> Reply:
+        """Send JSON and return the reply of status 2xx, or of 4xx except 401, 403, 408 and 429.
+
+        Raises `InputError` where the server cannot be reached in time, fails, refuses the key,
+        redirects, or replies with more than a megabyte.
+        """
+        given = {"content-type": "application/json"} | dict(headers or {}) | self._headers
+        return self._runner.run(self._post(content, given))
+
+    async def _post(self, content: bytes, headers: Mapping[str, str]) -> Reply:
+        deadline = time.monotonic() + _PATIENCE
+        pause = _FIRST_PAUSE
+        while True:
+            after: float | None = None
+            try:
+                async with asyncio.timeout(_ATTEMPT):
+                    status, reply, after = await self._attempt(content, headers)
+                if status not in _RETRIED:
+                    return self._checked(status, reply)
+                problem = f"replies {status}{self._excerpt(reply)}"
+            except TimeoutError:
+                problem = f"does not reply within {_ATTEMPT:g} s"
+            except httpx.HTTPError as error:
+                problem = f"cannot be reached ({self._hidden(str(error) or type(error).__name__)})"
+            wait = random.uniform(pause / 2, pause) if after is None else after
+            if time.monotonic() + wait > deadline:
+                asked = "" if after is None else f" and asks to wait {after:.0f} s"
+                self._fail(problem + asked, _AGAIN)
+            await asyncio.sleep(wait)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _attempt(
+        self, content: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes, float | None]:
+        if self._client is None:
+            self._client = httpx.AsyncClient(follow_redirects=False, timeout=_ATTEMPT)
+        # Without this header the server may compress, and little may become much.
+        sent = dict(headers) | {"accept-encoding": "identity"}
+        async with self._client.stream("POST", self.url, content=content, headers=sent) as reply:
+            if reply.is_redirect:
+                place = urlsplit(reply.headers.get("location", ""))
+                where = self._hidden(f"{place.scheme}://{place.hostname}" if place.netloc else "")
+                what = f"redirects to {where or 'another address'}, and keys are not sent there"
+                self._fail(what, "name the address that it redirects to, if you trust it")
+            read = b""
+            async for part in reply.aiter_raw():
+                read += part
+                if len(read) > _REPLY:
+                    self._fail(f"replies with more than {_REPLY:,} bytes", "is it the right one?")
+            return reply.status_code, read, _retry_after(reply.headers.get("retry-after"))
+
+    def _checked(self, status: int, reply: bytes) -> Reply:
+        if status in (401, 403):
+            self._fail(f"replies {status}{self._excerpt(reply)}", "check its key")
+        if status == 408 or not (200 <= status < 300 or 400 <= status < 500):
+            self._fail(f"replies {status}{self._excerpt(reply)}", _AGAIN)
+        content = None
+        with suppress(ValueError, RecursionError):
+            content = json.loads(reply)
+        return Reply(status, content if content is not None else self._hidden(_text(reply)))
+
+    def refused(self, reply: Reply) -> NoReturn:
+        """Raise `InputError` for a reply that takes nothing."""
+        hint = "check the address and the version of the server"
+        self._fail(f"replies {reply.status}{self.excerpt(reply.content)}", hint)
+
+    def excerpt(self, content: Any) -> str:
+        """The beginning of what a server says, without keys, after a colon; else empty."""
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        text = " ".join(self._hidden(text).split())[:_SHOWN]
+        return f": {text}" if text and content not in (None, "") else ""
+
+    def _excerpt(self, reply: bytes) -> str:
+        return self.excerpt(_text(reply))
+
+    def _hidden(self, text: str) -> str:
+        for value in sorted(self._headers.values(), key=len, reverse=True):
+            for part in {value, value.rpartition(" ")[2]}:
+                if len(part) > 3:
+                    text = text.replace(part, "***")
+        return without_secrets(text)
+
+    def _fail(self, what: str, hint: str) -> NoReturn:
+        raise InputError([Fault(f"{self._variable} ({shown_address(self.url)})", what, hint)])
+
+
+_AGAIN: Final = "send again later: what the server has taken is not sent twice"
+
+
+def _text(reply: bytes) -> str:
+    return reply[: 4 * _SHOWN].decode("utf-8", "replace")
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds to wait by the header Retry-After, a number or a date; None where it has neither."""
+    if value is None:
+        return None
+    if re.fullmatch(r"\d{1,9}", value.strip()):
+        return float(value)
+    with suppress(ValueError, TypeError, OverflowError):
+        until = parsedate_to_datetime(value)
+        until = until if until.tzinfo else until.replace(tzinfo=UTC)
+        return max(0.0, (until - datetime.now(UTC)).total_seconds())
+    return None
+
+
+def checked_address(variable: str, value: str) -> str:
+    """An address of the environment; raises `InputError` where it is no http address or has keys."""
+    try:
+        parts = urlsplit(value)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        httpx.URL(value)
+    except (ValueError, httpx.InvalidURL):
+        valid = False
+    if not valid or not value.isprintable():
+        raise InputError([Fault(variable, "is no address", "write one as in http://host:4318")])
+    if parts.username is not None or parts.password is not None:
+        hint = "write it without them; keys have variables of their own"
+        raise InputError([Fault(variable, "has a user or a key in it", hint)])
+    return value
+
+
+def shown_address(url: str) -> str:
+    """An address without its query, which may be a key."""
+    parts = urlsplit(url)
+    return parts._replace(query="", fragment="").geturl()
+
+
+def parsed_headers(variable: str, value: str) -> dict[str, str]:
+    """Headers as OpenTelemetry writes them in the environment: `name=value,name=value`.
+
+    Values are percent-encoded. Raises `InputError`.
+    """
+    headers = {}
+    for part in filter(str.strip, value.split(",")):
+        name, equals, given = part.partition("=")
+        if not equals:
+            hint = "write name=value,name=value, with values percent-encoded"
+            raise InputError([Fault(variable, "has a part without =", hint)])
+        headers[name.strip().lower()] = unquote(given.strip())
+    return headers
