@@ -59,7 +59,7 @@ TARGETS: Final = frozenset({"otlp", "langfuse", "phoenix", "mlflow"})
 
 def target_names() -> set[str]:
     """The names of all targets that are installed."""
-    return TARGETS | entry_point_names(TARGET_GROUP)
+    return {*TARGETS, *entry_point_names(TARGET_GROUP)}
 
 
 def _target(name: str) -> str:

@@ -188,7 +188,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def checked_address(variable: str, value: str) -> str:
-    """An address of the environment; raises `InputError` where it is no http address or has keys."""
+    """An address of the environment; raises `InputError` where it is none or has keys."""
     try:
         parts = urlsplit(value)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -50,7 +50,7 @@ class Mlflow:
     def send_run(
         self, store: Store, run_id: str, metrics: Sequence[str], *, again: bool = False
     ) -> bool:
-        """Log a run once: a run of MLflow with its tag is completed, or left alone when complete."""
+        """Log a run once: one of MLflow with its tag is completed, or left alone if complete."""
         with self._faults(), _limits():
             client = self._library.MlflowClient(tracking_uri=_uri())
             head = _head(store, run_id)

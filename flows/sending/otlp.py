@@ -148,7 +148,7 @@ def _address() -> tuple[str, str]:
 
 def _headers() -> dict[str, str]:
     """Headers for all signals, and those for logs, which come first."""
-    headers = {}
+    headers: dict[str, str] = {}
     for variable in ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_LOGS_HEADERS"):
         headers |= parsed_headers(variable, os.environ.get(variable, ""))
     return headers

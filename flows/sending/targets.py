@@ -1,6 +1,7 @@
 """Targets: where scores can be sent. Those of claimflow, and entry points of other packages."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from claimflow.flows.errors import Fault, InputError, one_of
@@ -16,7 +17,7 @@ class Answer(NamedTuple):
     `lost` is how many it refused without naming them, and `message` what it says of these.
     """
 
-    refused: dict[int, str] = {}
+    refused: Mapping[int, str] = MappingProxyType({})
     lost: int = 0
     message: str = ""
 
@@ -68,7 +69,7 @@ def target_of(name: str) -> Target | RunTarget:
         hint = f"{one_of(name, target_names())}; a package adds one to the group {TARGET_GROUP}"
         raise InputError([Fault("--to", what, hint)])
     try:
-        make = _BUILT_IN.get(name) or (lambda: load_entry_point(TARGET_GROUP, name)())
+        make = _BUILT_IN.get(name) or load_entry_point(TARGET_GROUP, name)
         target: Target | RunTarget = make()
     except PluginError as error:
         raise InputError([Fault(f"--to {name}", error.what, error.hint)]) from None

@@ -1,0 +1,479 @@
+"""Scores that are sent to servers on the loopback."""
+
+import base64
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+
+from claimflow.flows.cli.main import main
+from claimflow.flows.pipeline import schedules
+from claimflow.flows.sending import endpoint
+from claimflow.flows.store.store import Store
+from tests.flows.trace_servers import Got, Said, TraceServer, langfuse, phoenix
+from tests.flows.traced_runs import put_many, put_traced, score, span, trace, traced
+
+SECRET = "sk-lf-very-secret"
+VARIABLES = {
+    "otlp": ("OTEL_EXPORTER_OTLP_ENDPOINT", ""),
+    "langfuse": ("LANGFUSE_HOST", ""),
+    "phoenix": ("PHOENIX_COLLECTOR_ENDPOINT", ""),
+}
+
+
+@pytest.fixture
+def server() -> Iterator[TraceServer]:
+    with TraceServer(lambda _: Said()).running() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def environment(server: TraceServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("OTEL_", "LANGFUSE_", "PHOENIX_", "MLFLOW_")):
+            monkeypatch.delenv(name)
+    for name, path in VARIABLES.values():
+        monkeypatch.setenv(name, server.url + path)
+    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk-lf-public")
+    monkeypatch.setenv("LANGFUSE_SECRET_KEY", SECRET)
+    monkeypatch.setattr(endpoint, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(endpoint, "_PATIENCE", 0.3)
+
+
+def send(store: Store, *options: str) -> int:
+    return main(["send", *options, "--store", str(store.path)])
+
+
+def sent(store: Store) -> int:
+    with store.reading() as connection:
+        ((count,),) = connection.execute("SELECT count(*) FROM audit.sent").fetchall()
+    return int(count)
+
+
+def records(got: list[Got]) -> list[Any]:
+    """The log records of requests, decoded as OTLP."""
+    found = []
+    for one in got:
+        request = ExportLogsServiceRequest()
+        body = json.loads(gzip.decompress(one.body))
+        # Of JSON, protobuf knows base64 where OTLP writes ids in hex.
+        for record in body["resourceLogs"][0]["scopeLogs"][0]["logRecords"]:
+            for name in {"traceId", "spanId"} & record.keys():
+                record[name] = base64.b64encode(bytes.fromhex(record[name])).decode()
+        json_format.ParseDict(body, request)
+        found += request.resource_logs[0].scope_logs[0].log_records
+    return found
+
+
+def attributes(record: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for one in record.attributes:
+        kind = one.value.WhichOneof("value")
+        value = getattr(one.value, kind)
+        values[one.key] = (
+            [part.string_value for part in value.values] if kind == "array_value" else value
+        )
+    return values
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> tuple[Store, str]:
+    """Samples with a score, undefined, failed, without a trace, and with ids that are not hex."""
+    store = Store(tmp_path / "mixed.duckdb")
+    samples = [
+        traced("good", 0),
+        traced("undefined", 1),
+        traced("failed", 2),
+        traced("untraced", 3, metadata="{}"),
+        traced("odd", 4, metadata='{"trace_id": "run-7", "span_id": 12}'),
+    ]
+    scores = [
+        score("good", 0.25),
+        score("undefined", None, "undefined"),
+        score("failed", None, "failed"),
+        score("untraced", 1.0),
+        score("odd", 1.0),
+    ]
+    return store, put_traced(store, samples, scores)
+
+
+def test_a_collector_gets_events_of_the_genai_conventions(
+    server: TraceServer,
+    mixed: tuple[Store, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, run_id = mixed
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20abcd,x-team=evals")
+    assert send(store, "--to", "otlp") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"otlp: run {run_id}: 3 evaluations sent",
+        "1 of 5 samples has no trace id; not sent",
+        "1 not sent: the trace id is not 32 hexadecimal digits",
+    ]
+    (request,) = server.got
+    assert request.path == "/v1/logs"
+    assert request.headers["authorization"] == "Basic abcd"
+    assert request.headers["x-team"] == "evals"
+    found = {
+        attributes(one)["claimflow.sample_id"]: (one, attributes(one)) for one in records([request])
+    }
+    record, values = found["good"]
+    assert record.event_name == "gen_ai.evaluation.result"
+    assert record.trace_id.hex() == trace(0)
+    assert record.span_id.hex() == span(0)
+    assert record.time_unix_nano > 10**18
+    assert values["gen_ai.evaluation.name"] == "faithfulness"
+    assert values["gen_ai.evaluation.score.value"] == 0.25
+    assert values["gen_ai.evaluation.explanation"] == (
+        "1 verdict: 1 neutral; neutral: good is red."
+    )
+    assert values["claimflow.judge_models"] == ["openai/strict"]
+    assert len(values["claimflow.prompt_hashes"]) == 1
+    assert values["claimflow.run_id"] == run_id
+    assert "claimflow.version" in values
+    _, values = found["undefined"]
+    assert "gen_ai.evaluation.score.value" not in values
+    assert values["gen_ai.evaluation.score.label"] == "undefined"
+    assert "error.type" not in values
+    _, values = found["failed"]
+    assert values["error.type"] == "failed"
+    assert values["gen_ai.evaluation.explanation"] == "because it is failed"
+
+
+def test_a_file_for_a_collector_is_lines_of_logs_data(server: TraceServer, tmp_path: Path) -> None:
+    store, _ = put_many(tmp_path, 3)
+    path = tmp_path / "out.jsonl"
+    assert send(store, "--to", "otlp", "--file", str(path)) == 0
+    (line,) = path.read_text("utf-8").splitlines()
+    parsed = json_format.Parse(line, LogsData())
+    assert len(parsed.resource_logs[0].scope_logs[0].log_records) == 3
+    assert server.got == []
+    assert sent(store) == 0
+    assert send(store, "--to", "otlp", "--file", str(store.path)) == 2
+    assert send(store, "--to", "otlp") == 0
+
+
+def test_langfuse_gets_scores_with_ids_that_stay(
+    server: TraceServer, mixed: tuple[Store, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = mixed
+    server.answer = langfuse
+    assert send(store, "--to", "langfuse") == 0
+    assert "2 not sent: there is no score" in capsys.readouterr().out
+    assert send(store, "--to", "langfuse") == 0
+    assert "0 evaluations sent, 2 were sent before" in capsys.readouterr().out
+    assert send(store, "--to", "langfuse", "--again") == 0
+    first, again = server.got
+    assert first.path == "/api/public/ingestion"
+    login = base64.b64decode(first.headers["authorization"].removeprefix("Basic ")).decode()
+    assert login == f"pk-lf-public:{SECRET}"
+    assert first.content == again.content
+    bodies = {one["body"]["traceId"]: one["body"] for one in first.content["batch"]}
+    assert bodies.keys() == {trace(0), "run-7"}
+    body = bodies[trace(0)]
+    # The required and optional fields of a score, by the published interface.
+    assert body.keys() <= {
+        *("id", "traceId", "observationId", "name", "value", "dataType", "comment", "metadata"),
+    }
+    assert (body["observationId"], body["value"], body["dataType"]) == (span(0), 0.25, "NUMERIC")
+    assert {one["type"] for one in first.content["batch"]} == {"score-create"}
+
+
+def test_scores_that_langfuse_refuses_are_told_and_sent_again(
+    server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 3)
+
+    def refuse_one(got: Got) -> Said:
+        first, *others = (one["id"] for one in got.content["batch"])
+        error = {"id": first, "status": 400, "message": f"bad {SECRET}"}
+        said = {"successes": [{"id": one, "status": 201} for one in others], "errors": [error]}
+        return Said(207, json.dumps(said).encode())
+
+    server.answer = refuse_one
+    assert send(store, "--to", "langfuse") == 1
+    assert "1 not sent: Langfuse refuses it: bad ***" in capsys.readouterr().out
+    assert sent(store) == 2
+    server.answer = langfuse
+    assert send(store, "--to", "langfuse") == 0
+    assert len(server.got[-1].content["batch"]) == 1
+    assert sent(store) == 3
+
+
+def test_phoenix_gets_annotations_of_spans(
+    server: TraceServer, mixed: tuple[Store, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = mixed
+    monkeypatch.setenv("PHOENIX_API_KEY", "phoenix-key-1")
+    server.answer = phoenix
+    assert send(store, "--to", "phoenix") == 0
+    (request,) = server.got
+    assert request.path == "/v1/span_annotations?sync=true"
+    assert request.headers["authorization"] == "Bearer phoenix-key-1"
+    found = {one["span_id"]: one for one in request.content["data"]}
+    assert found.keys() == {span(0), span(1), span(2)}
+    one = found[span(0)]
+    # As SpanAnnotationData of the published interface, which forbids further fields.
+    assert one.keys() == {
+        *("span_id", "name", "annotator_kind", "result", "metadata", "identifier"),
+    }
+    assert one["annotator_kind"] == "LLM"
+    assert one["result"].keys() == {"score", "explanation"}
+    assert found[span(1)]["result"].keys() == {"label", "explanation"}
+
+
+def test_a_span_that_phoenix_does_not_know_takes_no_other_with_it(
+    server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 9)
+
+    def without_one(got: Got) -> Said:
+        if any(one["span_id"] == span(4) for one in got.content["data"]):
+            return Said(404, f"Spans with IDs {span(4)} do not exist.".encode())
+        return phoenix(got)
+
+    server.answer = without_one
+    assert send(store, "--to", "phoenix") == 1
+    printed = capsys.readouterr().out
+    assert "8 evaluations sent" in printed
+    assert f"1 not sent: Phoenix refuses it: Spans with IDs {span(4)} do not exist." in printed
+
+
+def test_a_server_that_refuses_everything_is_left_soon(
+    server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 300)
+    server.answer = lambda _: Said(404, b"no such thing")
+    assert send(store, "--to", "phoenix") == 2
+    assert "the first 20 evaluations are all refused" in capsys.readouterr().err
+    assert len(server.got) < 100
+
+
+def test_a_busy_server_is_asked_again(
+    server: TraceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "_PATIENCE", 20.0)
+    store, _ = put_many(tmp_path, 2)
+    busy = iter([429, 502, 503, 504])
+
+    def answer(_: Got) -> Said:
+        status = next(busy, None)
+        return Said(status, b"busy", (("retry-after", "0"),)) if status else Said()
+
+    server.answer = answer
+    assert send(store, "--to", "otlp") == 0
+    assert len(server.got) == 5
+    assert len({one.body for one in server.got}) == 1
+
+
+def test_records_that_a_collector_refuses_are_told(
+    server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 3)
+    partial = {"partialSuccess": {"rejectedLogRecords": "2", "errorMessage": "too\x1b old"}}
+    server.answer = lambda _: Said(200, json.dumps(partial).encode())
+    assert send(store, "--to", "otlp") == 1
+    printed = capsys.readouterr().out
+    assert "1 evaluations sent" in printed
+    assert "2 not sent: the server refuses records: too" in printed
+    assert "\x1b" not in printed
+    # The protocol forbids to send them again.
+    assert sent(store) == 3
+
+
+def drip(handler: BaseHTTPRequestHandler) -> None:
+    """A header that never ends."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
+    for _ in range(200):
+        handler.wfile.write(b"a")
+        handler.wfile.flush()
+        time.sleep(0.02)
+
+
+def flood(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\n")
+    for _ in range(100):
+        handler.wfile.write(b" " * 1_000_000)
+
+
+def no_http(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"hello\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (Said(401, f"no {SECRET}".encode()), "replies 401: no ***; check its key"),
+        (Said(500, b"oops"), "replies 500: oops; send again later"),
+        (Said(503, b"busy", (("retry-after", "600"),)), "and asks to wait 600 s"),
+        (Said(302, b"", (("location", "http://evil.test/x"),)), "redirects to http://evil.test"),
+        (Said(200, b"[[[[" * 50_000), "replies 200"),
+        (Said(200, b"<html>"), "replies 200: <html>"),
+        (Said(200, b'{"successes": 7}'), "replies 200"),
+        (Said(raw=drip), "does not reply within 1 s"),
+        (Said(raw=flood), "replies with more than 1,048,576 bytes"),
+        (Said(raw=no_http), "cannot be reached"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_server_that_fails_is_told_without_keys(
+    said: Said,
+    message: str,
+    server: TraceServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint, "_ATTEMPT", 1.0)
+    store, _ = put_many(tmp_path, 2)
+    server.answer = lambda _: said
+    assert send(store, "--to", "langfuse") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert f"LANGFUSE_HOST ({server.url}/api/public/ingestion)" in error
+    assert SECRET not in error
+    assert sent(store) == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("LANGFUSE_HOST", "", "LANGFUSE_HOST: is not set"),
+        ("LANGFUSE_SECRET_KEY", "", "LANGFUSE_SECRET_KEY: is not set"),
+        ("LANGFUSE_HOST", "ftp://host", "LANGFUSE_HOST: is no address"),
+        ("LANGFUSE_HOST", "http://me:hush@host", "LANGFUSE_HOST: has a user or a key in it"),
+        ("LANGFUSE_HOST", "http://[::1", "LANGFUSE_HOST: is no address"),
+    ],
+)
+def test_an_environment_that_lacks_something_is_told(
+    variable: str,
+    value: str,
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, _ = put_many(tmp_path, 1)
+    monkeypatch.setenv(variable, value)
+    assert send(store, "--to", "langfuse") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "hush" not in error
+
+
+def test_unknown_targets_and_metrics_are_answered_with_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 1)
+    assert send(store, "--to", "langfus") == 2
+    assert "did you mean 'langfuse'?" in capsys.readouterr().err
+    assert send(store, "--to", "otlp", "--metrics", "faithfulnes") == 2
+    assert "did you mean 'faithfulness'?" in capsys.readouterr().err
+
+
+KILLED = """
+import sys
+from claimflow.flows.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_sending_that_is_killed_goes_on_where_it_was(server: TraceServer, tmp_path: Path) -> None:
+    store, _ = put_many(tmp_path, 1_200)
+    pause: list[subprocess.Popen[bytes]] = []
+
+    def answer(_: Got) -> Said:
+        # The third request is never answered: its process is killed.
+        if len(server.got) == 3:
+            pause[0].send_signal(signal.SIGKILL)
+            time.sleep(0.5)
+        return Said()
+
+    server.answer = answer
+    command = ["send", "--to", "otlp", "--store", str(store.path)]
+    pause.append(subprocess.Popen([sys.executable, "-c", KILLED, *command]))
+    assert pause[0].wait(60) == -signal.SIGKILL
+    assert sent(store) == 1_000
+    assert send(store, "--to", "otlp") == 0
+    names = [attributes(one)["claimflow.sample_id"] for one in records(server.got)]
+    assert set(names) == {f"s{number:04}" for number in range(1_200)}
+    assert len(names) - len(set(names)) <= 500
+    ids = [attributes(one)["claimflow.evaluation.id"] for one in records(server.got)]
+    assert len(set(ids)) == 1_200
+
+
+def test_what_an_earlier_run_could_not_send_is_sent_with_the_newest(
+    server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, first = put_many(tmp_path, 2)
+    server.answer = lambda _: Said(500)
+    assert send(store, "--to", "otlp") == 2
+    _, second = put_many(tmp_path, 2)
+    _, other = put_many(tmp_path, 2, pipeline="other")
+    server.answer = lambda _: Said()
+    capsys.readouterr()
+    assert send(store, other, "--to", "otlp") == 0
+    assert first not in capsys.readouterr().out
+    _, third = put_many(tmp_path, 2)
+    assert send(store, "--to", "otlp") == 0
+    printed = capsys.readouterr().out
+    assert f"run {first}: 2 evaluations sent" in printed
+    assert f"run {third}: 2 evaluations sent" in printed
+    # Nobody has asked for it.
+    assert second not in printed
+
+
+class Listed:
+    """A target of another package."""
+
+    largest = 2
+
+    def __init__(self) -> None:
+        self.given: list[int] = GIVEN
+
+    def unfit(self, evaluation: Any) -> str | None:
+        return None
+
+    def lines(self, evaluations: Any) -> list[Any]:
+        return [one.sample_id for one in evaluations]
+
+    def address(self) -> str:
+        return "memory"
+
+    def send(self, evaluations: Any) -> Any:
+        from claimflow.flows.sending.targets import Answer
+
+        self.given.append(len(evaluations))
+        return Answer()
+
+    def close(self) -> None:
+        self.given.append(-1)
+
+
+GIVEN: list[int] = []
+
+
+def test_a_package_can_add_a_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from claimflow.flows.sending import targets
+
+    names: Callable[[str], set[str]] = lambda group: (  # noqa: E731
+        {"listed"} if group == "claimflow.targets" else set()
+    )
+    monkeypatch.setattr(schedules, "entry_point_names", names)
+    monkeypatch.setattr(targets, "load_entry_point", lambda group, name: Listed)
+    store, _ = put_many(tmp_path, 5)
+    assert send(store, "--to", "listed") == 0
+    assert GIVEN == [2, 2, 1, -1]
