@@ -132,7 +132,7 @@ class Send(YamlModel):
 
     to: Annotated[str, AfterValidator(_target)]
     """otlp, langfuse, phoenix, mlflow, or the name of another package's target."""
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = Field(default=(), strict=False)
     """Only these metrics; all when left out."""
 
 

@@ -42,13 +42,16 @@ class Delivered(NamedTuple):
     earlier: int
     left_out: Counter[str]
     refused: Counter[str]
+    verb: str = "sent"
 
     @property
     def lines(self) -> list[str]:
         """What to tell of it, one line for each fact."""
-        before = f", {self.earlier:,} were sent before" if self.earlier else ""
-        what = "runs" if self.samples == 0 else "evaluations"
-        told = [f"{self.target}: run {self.run_id}: {self.sent:,} {what} sent{before}"]
+        one = "run" if self.samples == 0 else "evaluation"
+        sent = f"{self.sent:,} {one}{'' if self.sent == 1 else 's'} {self.verb}"
+        was = "was" if self.earlier == 1 else "were"
+        before = f", {self.earlier:,} {was} sent before" if self.earlier else ""
+        told = [f"{self.target}: run {self.run_id}: {sent}{before}"]
         if self.untraced:
             have = "has" if self.untraced == 1 else "have"
             told.append(
@@ -119,7 +122,7 @@ def write_file(
             part.unlink(missing_ok=True)
     return Delivered(
         *(run_id, target, evaluations.samples, evaluations.untraced, written, 0),
-        *(left_out, Counter[str]()),
+        *(left_out, Counter[str](), "written"),
     )
 
 

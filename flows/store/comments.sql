@@ -385,6 +385,20 @@ COMMENT ON COLUMN audit.tags."tagged_at" IS 'when';
 COMMENT ON COLUMN audit.tags."who" IS 'the person, or the account on the machine; NULL where it is not known';
 COMMENT ON COLUMN audit.tags."removed" IS 'whether this row removes the tag';
 
+COMMENT ON TABLE audit.sendings IS 'One row is a run whose scores are to be sent somewhere';
+COMMENT ON COLUMN audit.sendings."run_id" IS 'the run';
+COMMENT ON COLUMN audit.sendings."target" IS 'where its scores are sent: otlp, langfuse, phoenix, mlflow, or the name of another package''s';
+COMMENT ON COLUMN audit.sendings."metrics" IS 'the metrics that are sent; empty where all are';
+COMMENT ON COLUMN audit.sendings."began_at" IS 'when the sending began';
+COMMENT ON COLUMN audit.sendings."ended_at" IS 'when all had been answered for; NULL while something is still to be sent';
+
+COMMENT ON TABLE audit.sent IS 'One row is a score, or a run, that a server has taken';
+COMMENT ON COLUMN audit.sent."evaluation_id" IS 'the id under which it was sent: a hash of run, sample, step, metric and target';
+COMMENT ON COLUMN audit.sent."run_id" IS 'the run';
+COMMENT ON COLUMN audit.sent."target" IS 'where it was sent';
+COMMENT ON COLUMN audit.sent."address" IS 'hash of the address, without keys';
+COMMENT ON COLUMN audit.sent."sent_at" IS 'when the server had answered';
+
 COMMENT ON TABLE audit.edits IS 'One row is a correction by hand';
 COMMENT ON COLUMN audit.edits."edit_id" IS 'one import, or one undo';
 COMMENT ON COLUMN audit.edits."kind" IS 'claims, verdicts or checks';

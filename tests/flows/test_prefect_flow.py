@@ -18,6 +18,8 @@ from tests.flows.forks import Forks
 from tests.flows.judged import STEPS, Judged
 from tests.flows.limits import Limit
 from tests.flows.prefect_server import MAIN, ask, environment
+from tests.flows.trace_servers import Said, TraceServer
+from tests.flows.traced_runs import span, trace
 
 
 def run(small: Path, folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -339,3 +341,41 @@ def test_a_data_file_runs_in_prefect_by_the_pipeline_that_is_saved(
     assert done.returncode == 0, done.stderr
     [tracked] = runs_of(server, Path("saved.yaml"))
     assert tracked["state_type"] == "COMPLETED"
+
+
+def test_a_night_sends_its_scores_and_those_of_the_night_that_could_not(
+    server: str, small: Path, tmp_path: Path
+) -> None:
+    lines = small.with_name("samples.jsonl").read_text("utf-8").splitlines()
+    traced = [
+        json.dumps(json.loads(line) | {"trace_id": trace(number), "span_id": span(number)})
+        for number, line in enumerate(lines)
+    ]
+    small.with_name("samples.jsonl").write_text("\n".join(traced), "utf-8")
+
+    def night(url: str) -> tuple[str, str]:
+        send = {"send": [{"to": "otlp", "metrics": ["factual_correctness"]}], "keep_runs": None}
+        done = subprocess.run(
+            [sys.executable, "-c", NIGHTS, json.dumps(send)],
+            env=environment(
+                tmp_path / "home", PREFECT_API_URL=server, OTEL_EXPORTER_OTLP_ENDPOINT=url
+            ),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout, done.stderr
+
+    with TraceServer(lambda _: Said(500)).running() as broken:
+        out, err = night(broken.url)
+    assert out == "FAILED\n", err
+    assert "the scores could not be sent to otlp" in err
+    assert list((tmp_path / "pages").iterdir())
+    (flow_run,) = runs_of(server, Path("small.yaml"))[-1:]
+    assert "is stored, and the next one sends them" in flow_run["state"]["message"]
+    with TraceServer(lambda _: Said()).running() as taking:
+        out, err = night(taking.url)
+    assert out == "COMPLETED\n", err
+    assert err.count("3 evaluations sent") == 2
+    assert len(taking.got) == 2

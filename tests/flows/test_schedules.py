@@ -63,6 +63,7 @@ def test_the_parameters_are_those_of_the_flow() -> None:
         "config",
         "publish",
         "report",
+        "send",
         "keep_runs",
         "keep_days",
         "timeout",
@@ -142,7 +143,7 @@ def test_all_mistakes_are_reported_together(small: Path) -> None:
         "s.yaml:8 deployments.six: is not valid; write one of cron and every",
         "s.yaml:9 deployments.seven: is empty; its keys are batch_wait, call_timeout, cron, "
         "every, keep, "
-        "missed, overlap, parameters, pipeline, publish, report, timeout, timezone",
+        "missed, overlap, parameters, pipeline, publish, report, send, timeout, timezone",
         f"s.yaml:10 deployments.eight.every: {every}",
         "s.yaml:10 deployments.eight.parameters.limit: 0 is out of range; write 1 or more",
         "s.yaml:10 deployments.eight.parameters.again: 'a' is text; write a list",
@@ -296,3 +297,20 @@ def test_keep_and_notify_are_checked(small: Path) -> None:
         "s.yaml:5 notify.block: is not valid; write the type and the name of a block, as in "
         "slack-webhook/nights",
     ]
+
+
+def test_scores_are_sent_to_targets_by_name_or_with_settings(small: Path) -> None:
+    path = written(
+        small, "one: {pipeline: small.yaml, every: 1d, send: [otlp, {langfuse: {metrics: [a]}}]}"
+    )
+    jsonschema.validate(load_yaml(path).value, schedules_schema())
+    (one,) = read_schedules(path).scheduled
+    assert one.parameters["send"] == [
+        {"to": "otlp", "metrics": []},
+        {"to": "langfuse", "metrics": ["a"]},
+    ]
+    wrong = "one: {pipeline: small.yaml, every: 1d, send: [otlq, {phoenix: {metrix: [a]}}, 3]}"
+    found = faults(written(small, wrong))
+    assert len(found) == 3
+    assert "there is no target 'otlq'; did you mean 'otlp'?" in found[0]
+    assert "unknown key 'metrix'; did you mean 'metrics'?" in found[1]

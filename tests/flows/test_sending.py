@@ -287,7 +287,7 @@ def test_records_that_a_collector_refuses_are_told(
     server.answer = lambda _: Said(200, json.dumps(partial).encode())
     assert send(store, "--to", "otlp") == 1
     printed = capsys.readouterr().out
-    assert "1 evaluations sent" in printed
+    assert "1 evaluation sent" in printed
     assert "2 not sent: the server refuses records: too" in printed
     assert "\x1b" not in printed
     # The protocol forbids to send them again.
