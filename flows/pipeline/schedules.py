@@ -74,7 +74,9 @@ def _send(written: Any) -> Any:
         return {"to": written}
     if isinstance(written, dict) and len(written) == 1 and "to" not in written:
         ((name, settings),) = written.items()
-        return {"to": name, **settings} if isinstance(settings, dict) else {"to": name}
+        given = {"to": name, **settings} if isinstance(settings, dict) else {"to": name}
+        # What a validator returns is no longer JSON, whose lists are taken for tuples.
+        return {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
     return written
 
 
@@ -132,7 +134,7 @@ class Send(YamlModel):
 
     to: Annotated[str, AfterValidator(_target)]
     """otlp, langfuse, phoenix, mlflow, or the name of another package's target."""
-    metrics: tuple[str, ...] = Field(default=(), strict=False)
+    metrics: tuple[str, ...] = ()
     """Only these metrics; all when left out."""
 
 
