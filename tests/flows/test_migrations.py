@@ -24,6 +24,14 @@ from claimflow.flows.store.query import query
 from claimflow.flows.store.read_copy import read_copy_path
 from claimflow.flows.store.runs import Coverage, find_run, tags
 from claimflow.flows.store.schema import ADDED, SCHEMA_VERSION, content_columns_at
+from claimflow.flows.store.sendings import (
+    Sending,
+    begin_sending,
+    end_sending,
+    record_sent,
+    sent_before,
+    unfinished_sendings,
+)
 from claimflow.flows.store.store import Store, migrate
 from claimflow.stages.rows import Claim, Row, Sample, Score, SentenceMatch, row_kinds
 
@@ -265,6 +273,22 @@ def test_tags_and_labels_of_an_older_store_count(tenth: Store) -> None:
         *("entailed", False, False),
         False,
     )
+
+
+def test_a_run_of_an_older_store_can_be_sent(tenth: Store) -> None:
+    migrate(tenth)
+    assert ask(tenth, "SELECT schema_version FROM audit.store") == [(SCHEMA_VERSION,)]
+    run_id = find_run(tenth, "latest")
+    assert run_id is not None
+    sending = Sending(run_id, "otlp", ("precision",))
+    begin_sending(tenth, sending)
+    assert unfinished_sendings(tenth, run_id, "otlp") == [sending]
+    for _ in range(2):
+        record_sent(tenth, sending, NO_RECIPE, [NO_RECIPE])
+    assert sent_before(tenth, NO_RECIPE, [NO_RECIPE]) == {NO_RECIPE}
+    assert ask(tenth, "SELECT count(*) FROM audit.sent") == [(1,)]
+    end_sending(tenth, sending)
+    assert unfinished_sendings(tenth, run_id, "otlp") == []
 
 
 @pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2])

@@ -436,6 +436,15 @@ def test_what_an_earlier_run_could_not_send_is_sent_with_the_newest(
     assert second not in printed
 
 
+def test_records_of_a_run_that_is_removed_go_with_it(server: TraceServer, tmp_path: Path) -> None:
+    store, _ = put_many(tmp_path, 2)
+    assert send(store, "--to", "otlp") == 0
+    put_many(tmp_path, 2)
+    assert main(["prune", "--store", str(store.path), "--keep-runs", "1"]) == 0
+    assert sent(store) == 0
+    assert main(["verify", "--store", str(store.path)]) == 0
+
+
 class Listed:
     """A target of another package."""
 
