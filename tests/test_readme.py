@@ -24,6 +24,7 @@ from tests.endpoint.server import serve
 from tests.flows.foreign_packages import add_foreign_packages
 from tests.flows.forks import Forks
 from tests.flows.prefect_server import ask, environment
+from tests.flows.trace_servers import Said, TraceServer, records
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -40,9 +41,10 @@ def chapter(heading: str, page: str = README) -> str:
 STORY = chapter("Rerun after a prompt change")
 BY_HAND = chapter("Start a run by hand", (ROOT / "flows/guides/nightly.md").read_text("utf-8"))
 NIGHTS = chapter("Every night")
+TRACES = chapter("From traces and back")
 RERUN = (ROOT / "flows/guides/rerun.md").read_text("utf-8")
 PROMPTS = chapter("Prompts", (ROOT / "configs/guides/judges.md").read_text("utf-8"))
-ELSEWHERE = README.replace(STORY, "").replace(NIGHTS, "") + RERUN
+ELSEWHERE = README.replace(STORY, "").replace(NIGHTS, "").replace(TRACES, "") + RERUN
 SHOWN = re.findall(r"```console\n\$ (claimflow .*)\n((?s:.*?))```", ELSEWHERE)
 EXAMPLE, METRIC = re.findall(r"```python\n((?s:.*?))```", README)
 
@@ -166,15 +168,41 @@ def test_the_rerun_walkthrough_prints_what_the_readme_shows(tmp_path: Path, fork
     assert happened == [
         ("claimflow run", 5, 53),
         ("claimflow tag", 0, 0),
-        ("cp configs/prompts/verify.md", 0, 0),
         ("sed -i.bak", 0, 0),
         ("claimflow plan", 0, 0),
         ("claimflow run", 4, 32),
         ("claimflow diff", 0, 0),
-        ("cp before.md", 0, 0),
-        ("claimflow plan", 0, 0),
-        ("claimflow run", 0, 0),
     ]
+    # The edit is taken back.
+    prompt = tmp_path / "configs/prompts/verify.md"
+    prompt.with_suffix(".md.bak").replace(prompt)
+    going = forks.run(tmp_path, "plan", "configs/llm/nightly.yaml", environment=world)
+    assert going.code() == 0, going.err()
+    assert lines(going.out())[-1] == "no calls"
+
+
+def test_the_night_over_traces_prints_what_the_readme_shows(tmp_path: Path, forks: Forks) -> None:
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    codes = []
+    for command, output in followed(TRACES):
+        going = forks.run(tmp_path, *shlex.split(command)[1:], environment=WIDE)
+        codes.append(going.code())
+        assert_shown(output, lines(going.out()))
+    assert codes == [4, 0]
+    with TraceServer(lambda _: Said()).running() as collector:
+        world = WIDE | {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        going = forks.run(tmp_path, "send", "--to", "otlp", environment=world)
+        assert going.code() == 0, going.err()
+        assert "20 evaluations sent" in going.out()
+    spans = {one.trace_id.hex(): one.span_id.hex() for one in records(collector.got)}
+    assert len(spans) == 20
+    assert spans["a8c21133ef6421bad90c867c48a55a9d"] == "16feaa4c45aaffa2"
+    # The next night has the same files, and nothing to pay for.
+    going = forks.run(tmp_path, "run", "configs/traces.yaml", environment=WIDE)
+    assert (going.code(), going.out()) == (
+        0,
+        "nothing to evaluate: 0 of 20 samples; left out: since 20\n",
+    )
 
 
 def test_a_start_with_own_answers_prints_what_the_guide_shows(tmp_path: Path, forks: Forks) -> None:

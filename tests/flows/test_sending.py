@@ -1,7 +1,6 @@
 """Scores that are sent to servers on the loopback."""
 
 import base64
-import gzip
 import json
 import os
 import signal
@@ -15,14 +14,13 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline import schedules
 from claimflow.flows.sending import endpoint
 from claimflow.flows.store.store import Store
-from tests.flows.trace_servers import Got, Said, TraceServer, langfuse, phoenix
+from tests.flows.trace_servers import Got, Said, TraceServer, langfuse, phoenix, records
 from tests.flows.traced_runs import put_many, put_traced, score, span, trace, traced
 
 SECRET = "sk-lf-very-secret"
@@ -60,21 +58,6 @@ def sent(store: Store) -> int:
     with store.reading() as connection:
         ((count,),) = connection.execute("SELECT count(*) FROM audit.sent").fetchall()
     return int(count)
-
-
-def records(got: list[Got]) -> list[Any]:
-    """The log records of requests, decoded as OTLP."""
-    found = []
-    for one in got:
-        request = ExportLogsServiceRequest()
-        body = json.loads(gzip.decompress(one.body))
-        # Of JSON, protobuf knows base64 where OTLP writes ids in hex.
-        for record in body["resourceLogs"][0]["scopeLogs"][0]["logRecords"]:
-            for name in {"traceId", "spanId"} & record.keys():
-                record[name] = base64.b64encode(bytes.fromhex(record[name])).decode()
-        json_format.ParseDict(body, request)
-        found += request.resource_logs[0].scope_logs[0].log_records
-    return found
 
 
 def attributes(record: Any) -> dict[str, Any]:

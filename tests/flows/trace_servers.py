@@ -1,5 +1,6 @@
 """A server on the loopback that takes scores: what it was sent, and faults of it."""
 
+import base64
 import gzip
 import json
 import threading
@@ -7,6 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+
+from google.protobuf import json_format
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 
 class Got(NamedTuple):
@@ -89,3 +93,18 @@ def phoenix(got: Got) -> Said:
     """Takes every annotation, as Phoenix does."""
     said = {"data": [{"id": f"n{place}"} for place, _ in enumerate(got.content["data"])]}
     return Said(200, json.dumps(said).encode())
+
+
+def records(got: list[Got]) -> list[Any]:
+    """The log records of requests, decoded as OTLP."""
+    found = []
+    for one in got:
+        request = ExportLogsServiceRequest()
+        body = json.loads(gzip.decompress(one.body))
+        # Of JSON, protobuf knows base64 where OTLP writes ids in hex.
+        for record in body["resourceLogs"][0]["scopeLogs"][0]["logRecords"]:
+            for name in {"traceId", "spanId"} & record.keys():
+                record[name] = base64.b64encode(bytes.fromhex(record[name])).decode()
+        json_format.ParseDict(body, request)
+        found += request.resource_logs[0].scope_logs[0].log_records
+    return found
