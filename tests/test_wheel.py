@@ -88,7 +88,7 @@ def test_the_metadata_describe_the_project(installed: Path) -> None:
     assert found["Keywords"]
     kinds = found.get_all("Classifier", [])
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(11, 15)} <= {*kinds}
-    extras = {"calibrate", "charts", "dask", "s3", "test", "train"}
+    extras = {"calibrate", "charts", "dask", "mlflow", "otlp", "s3", "test", "train"}
     assert set(found.get_all("Provides-Extra", [])) == extras
     guide = (ROOT / "configs/guides/start.md").read_text("utf-8")
     assert set(re.findall(r"^\| `claimflow\[(.+)\]`", guide, re.MULTILINE)) == extras - {"test"}
