@@ -17,7 +17,7 @@ from claimflow.stages.rows import row_kinds
 
 RECORD = (
     "artifacts batch_calls batches calibrations calls canaries edits gates labels "
-    "readers run_steps runs store tags"
+    "readers run_steps runs seen_samples sendings sent store tags"
 ).split()
 
 
