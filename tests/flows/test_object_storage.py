@@ -1,5 +1,6 @@
 """Samples read from S3 and tables exported to it, with a real server on loopback."""
 
+import gzip
 import json
 import resource
 import subprocess
@@ -18,8 +19,11 @@ from claimflow.flows.object_storage import Address, Bucket, parse_address
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.store.export import check_place, export_to, publish_run, remove_published
 from claimflow.flows.store.store import Store
+from claimflow.flows.traces.reader import read_traces
 from tests.flows.prefect_server import environment
 from tests.flows.s3_server import KEYS, UNSET, Request, S3Proxy, make_bucket, s3_server
+
+DATA = Path(__file__).parent.parent / "data"
 
 SAMPLES = [
     {"sample_id": f"s{n}", "response": f"Answer {n}.", "reference": "It is so.", "topic": "a"}
@@ -130,6 +134,17 @@ def test_the_same_samples_have_one_digest_wherever_they_are(s3: str, tmp_path: P
     for ending in ("parquet", "jsonl", "csv", "json"):
         source = read(f"{s3}/deep/ö a.{ending}", tmp_path)
         assert (source.digest, source.faults) == (known.digest, ()), ending
+
+
+def test_traces_are_read_from_objects(s3: str, tmp_path: Path) -> None:
+    exported = (DATA / "traces/otlp.jsonl").read_bytes()
+    put(f"{s3}/traces/a.json.gz", gzip.compress(exported))
+    put(f"{s3}/traces/b.parquet", DATA / "traces/phoenix.parquet")
+    local = [str(DATA / "traces" / name) for name in ("otlp.jsonl", "phoenix.parquet")]
+    here = read_traces(local, base=tmp_path).samples
+    there = read_traces([f"{s3}/traces/*"], base=tmp_path).samples
+    assert there.digest == here.digest
+    assert ids(there) == ids(here) != []
 
 
 def test_a_glob_reads_objects_in_the_order_of_names(s3: str, tmp_path: Path) -> None:

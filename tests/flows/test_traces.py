@@ -31,7 +31,7 @@ GOLDEN = json.loads((DATA / "samples.json").read_text("utf-8"))
 FIELDS = ("sample_id", "user_input", "response", "retrieved_contexts")
 PIPELINE = """
 name: traced
-samples: {traces: FILE, tools: true}
+samples: {traces: FILE, tools: true, select: {since: last_run}}
 store: traced.duckdb
 steps:
   context_matches: {use: lexical_match, against: retrieved_contexts}
@@ -40,7 +40,7 @@ steps:
 """
 WITHOUT_CONTEXTS = """
 name: traced
-samples: {traces: FILE}
+samples: {traces: FILE, select: {since: last_run}}
 store: traced.duckdb
 steps:
   claims: {use: decompose_claims, of: response}
@@ -105,7 +105,9 @@ def test_every_export_has_golden_samples() -> None:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_a_run_over_an_export(name: str, tmp_path: Path) -> None:
+def test_nights_over_an_export(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     samples = GOLDEN[name]["samples"]
     has_contexts = any("retrieved_contexts" in one for one in samples)
     config = tmp_path / "traced.yaml"
@@ -113,6 +115,10 @@ def test_a_run_over_an_export(name: str, tmp_path: Path) -> None:
     config.write_text(text.replace("FILE", str(DATA / name)), "utf-8")
     with chdir(tmp_path):
         assert main(["run", "traced.yaml"]) == 0
+        capsys.readouterr()
+        assert main(["run", "traced.yaml"]) == 0
+    told = f"0 of {len(samples)} samples; left out: since {len(samples)}"
+    assert told in capsys.readouterr().out
     with Store(tmp_path / "traced.duckdb").reading() as connection:
         stored = connection.sql("SELECT sample_id, response FROM samples").fetchall()
     assert sorted(stored) == sorted((one["sample_id"], one["response"]) for one in samples)
