@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Self
 
 import regex
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from claimflow.flows.pipeline.model_settings import YamlModel
 from claimflow.flows.pipeline.times import check_duration, to_timedelta
@@ -110,8 +118,17 @@ def _check_reference(text: str) -> str:
     return text
 
 
+REDACTION_TAGS: Final = ("redacting pattern", "redacting function")
+"""The tags of the two forms of a redaction, which pydantic adds to the place of an error."""
+
+_Redaction = Annotated[
+    Annotated[RedactedPattern, Tag(REDACTION_TAGS[0])]
+    | Annotated[str, AfterValidator(_check_reference), Tag(REDACTION_TAGS[1])],
+    Discriminator(lambda given: REDACTION_TAGS[isinstance(given, str)]),
+]
+
 Redactions = Annotated[
-    list[RedactedPattern | Annotated[str, AfterValidator(_check_reference)]],
+    list[_Redaction],
     Field(min_length=1),
     BeforeValidator(
         lambda given: given if isinstance(given, list) else [given],

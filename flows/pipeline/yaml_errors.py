@@ -16,6 +16,7 @@ from claimflow.flows.pipeline.model_settings import (
     OnnxEncoder,
     provider_names,
 )
+from claimflow.flows.pipeline.sample_choice import REDACTION_TAGS
 from claimflow.flows.pipeline.schema import (
     asks_llm,
     named_inputs,
@@ -108,7 +109,7 @@ def _path(source: YamlSource, error: ErrorDetails, *, whole_file: bool) -> tuple
         tag = (_is_step(tuple(path)) and key == _use(source, path[1])) or (
             path == ["embedder"] and key in ("onnx", "endpoint")
         )
-        if not (whole_file and tag) and key not in ("[key]", *CHECKS_TAGS):
+        if not (whole_file and tag) and key not in ("[key]", *CHECKS_TAGS, *REDACTION_TAGS):
             path.append(str(key))
     if error["type"] == "union_tag_invalid":
         path.append("use")

@@ -5,15 +5,16 @@ function options(values, first) {
   return node("select", {}, all.map(([value, shown]) => node("option", { value }, shown)));
 }
 
-// Metadata fields with 2 to 30 values, for the filter by slice.
+// Metadata fields with 2 to 30 values, for the filter by slice; an id, which no two samples share, is none.
 function sliceOptions(rows) {
-  const found = new Map();
+  const [found, having] = [new Map(), new Map()];
   for (const row of rows) for (const [key, value] of Object.entries(row.metadata)) {
     if (value === null || typeof value === "object") continue;
     if (!found.has(key)) found.set(key, new Set());
     found.get(key).add(String(value));
+    having.set(key, (having.get(key) || 0) + 1);
   }
-  return [...found].filter(([, values]) => values.size > 1 && values.size <= 30)
+  return [...found].filter(([key, values]) => values.size > 1 && values.size <= 30 && values.size < having.get(key))
     .flatMap(([key, values]) => [...values].sort().map((value) => [JSON.stringify([key, value]), `${key}: ${value}`]));
 }
 

@@ -219,12 +219,17 @@ def _slice_hint(run: RunDocument) -> str | None:
             "SELECT metadata::VARCHAR FROM samples WHERE run_id = $run LIMIT 1000",
             {"run": run.run_id},
         ).fetchall()
-    values: dict[str, set[str]] = defaultdict(set)
+    values: dict[str, list[str]] = defaultdict(list)
     for (text,) in rows:
         for field, value in json.loads(text).items():
             if isinstance(value, str | int | bool):
-                values[field].add(str(value))
-    fields = [field for field, found in values.items() if 1 < len(found) <= _MAX_SLICES]
+                values[field].append(str(value))
+    # An id, which no two samples share, is no field to slice by.
+    fields = [
+        field
+        for field, found in values.items()
+        if 1 < len(set(found)) <= _MAX_SLICES and len(set(found)) < len(found)
+    ]
     if not fields:
         return None
     named = ", ".join(fields[:5])

@@ -36,7 +36,7 @@ function counts(sample) {
 
 // A row of the list from a sample in the page; `rank` is its place in the unsorted list.
 function rowOf(sample, rank) {
-  const texts = [sample.sample_id, sample.user_input, sample.response, sample.reference, ...(sample.retrieved_contexts || []), ...sample.claims.map((claim) => claim.claim)];
+  const texts = [sample.sample_id, ...Object.values(sample.metadata).map((one) => (typeof one === "string" ? one : JSON.stringify(one))), sample.user_input, sample.response, sample.reference, ...(sample.retrieved_contexts || []), ...sample.claims.map((claim) => claim.claim)];
   const failures = [...sample.claims, ...sample.claims.flatMap((claim) => claim.verdicts), ...sample.checks].map((one) => one.failure);
   return { rank, id: sample.sample_id, asked: sample.user_input || sample.response || "", answer: sample.response || "", mean: sample.mean, metadata: sample.metadata,
     counts: counts(sample), text: texts.filter(Boolean).join("\n").toLowerCase(),

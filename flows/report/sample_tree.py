@@ -51,6 +51,10 @@ def _add_texts(tree: Tree, sample: dict[str, Any]) -> None:
         branch = tree.add(safe_text(f"retrieved_contexts: {len(contexts)}"))
         for number, context in enumerate(contexts):
             branch.add(safe_text(f"[{number}] {context[:160]}{'…' if len(context) > 160 else ''}"))
+    fields = sample["metadata"].items()
+    known = [f"{name}: {shorten(str(value), 80)}" for name, value in fields if name != "history"]
+    if known:
+        tree.add(safe_text(f"metadata: {'; '.join(known)}", "dim"))
 
 
 def _add_claims(

@@ -134,7 +134,7 @@ _REPLACED: Final = re.compile("[\ufffd\u2400-\u243f]")
 
 
 def searched_samples(store: Store, run_id: str, text: str) -> list[str]:
-    """The samples of a run whose id, texts or claims contain `text`, in any case."""
+    """The samples of a run whose id, texts, metadata or claims contain `text`, in any case."""
     with store.reading() as connection:
         found = read_table(connection, _SEARCH, run=run_id, text=text.lower())
     return found["sample_id"].to_list()
@@ -279,7 +279,8 @@ _IDS: Final = "SELECT sample_id FROM samples WHERE run_id = $run"
 _SEARCH: Final = """
 SELECT DISTINCT sample_id FROM (
   SELECT sample_id, unnest([sample_id, user_input, response, reference]
-                           || coalesce(retrieved_contexts, [])) AS text
+                           || coalesce(retrieved_contexts, [])
+                           || coalesce(json_extract_string(metadata, '$.*'), [])) AS text
   FROM samples WHERE run_id = $run
   UNION ALL SELECT sample_id, claim FROM claims WHERE run_id = $run AND status <> 'not_a_claim'
 ) WHERE contains(lower(text), $text)

@@ -26,10 +26,14 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 """No files, no network, little memory."""
 
-_ROW: Final = "_row"
 _INCOMING: Final = "incoming"
 _PREFIX: Final = "SELECT "
 _FIELDS: Final = tuple(Sample.model_fields)
+_ENDLESS: Final = {
+    "damerau_levenshtein": "takes memory for the product of both lengths: use levenshtein"
+}
+"""Functions whose memory DuckDB does not limit."""
+
 _VOLATILE: Final = frozenset({"random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "nextval"})
 _REFUSED: Final = {
     "SUBQUERY": "holds a query",
@@ -61,6 +65,10 @@ class Condition:
             self._database.execute("SET lock_configuration = true")
             self._names = self._checked_names()
             self._known = {*_FIELDS, *metadata}
+            # A column of our own, which no condition can name.
+            self._row = "_row"
+            while self._row in {name.casefold() for name in (*self._names, *metadata)}:
+                self._row += "_"
             self._columns = self._resolved(metadata)
         except BaseException:
             self._database.close()
@@ -98,9 +106,9 @@ class Condition:
     def holds(self, samples: pl.DataFrame) -> pl.Series:
         """For each sample in a part whether the condition is true. Raises `InputError`."""
         columns = [self._column(name, field) for name, field in self._columns.items()]
-        asked = f"SELECT {', '.join([_ROW, *columns])} FROM {_INCOMING}"
-        query = f"SELECT {_ROW} FROM ({asked}) WHERE (\n{self._text}\n)"
-        incoming = samples.with_row_index(_ROW)
+        asked = f"SELECT {', '.join([self._row, *columns])} FROM {_INCOMING}"
+        query = f"SELECT {self._row} FROM ({asked}) WHERE (\n{self._text}\n)"
+        incoming = samples.with_row_index(self._row)
         timer = threading.Timer(max(self._left, 0.01), self._database.interrupt)
         began = time.monotonic()
         timer.start()
@@ -111,7 +119,7 @@ class Condition:
         finally:
             timer.cancel()
             self._left -= time.monotonic() - began
-        return pl.int_range(samples.height, eager=True).is_in(found[_ROW].implode())
+        return pl.int_range(samples.height, eager=True).is_in(found[self._row].implode())
 
     def _answer(self, frame: pl.DataFrame, query: str) -> pl.DataFrame:
         # Without access to files DuckDB finds no variable of Python by its name either.
@@ -126,7 +134,10 @@ class Condition:
         ((answer,),) = self._database.execute(
             "SELECT json_serialize_sql($text)", {"text": f"{_PREFIX}{self._text}\n"}
         ).fetchall()
-        parsed = json.loads(answer)
+        try:
+            parsed = json.loads(answer)
+        except RecursionError:
+            raise InputError([Fault(self._place, "is nested too deeply", _HINT)]) from None
         if parsed["error"] and parsed["error_type"] != "parser":
             # Statements other than SELECT.
             raise InputError([Fault(self._place, _SEVERAL, _HINT)])
@@ -157,8 +168,11 @@ class Condition:
         names: dict[str, int] = {}
         for part in _parts(node["select_list"][0]):
             what = _REFUSED.get(part.get("class", ""))
-            if part.get("class") == "FUNCTION" and part["function_name"] in _VOLATILE:
-                what = f"{part['function_name']}() chooses others in each run: use share"
+            function = part["function_name"] if part.get("class") == "FUNCTION" else None
+            if function in _VOLATILE:
+                what = f"{function}() chooses others in each run: use share"
+            if function in _ENDLESS:
+                what = f"{function}() {_ENDLESS[function]}"
             if what:
                 raise InputError([self._at(what, int(part["query_location"]))])
             if part.get("class") == "COLUMN_REF":

@@ -340,7 +340,10 @@ class _SampleReader:
             self._redactor.too_slow += len(turns)
         except RecordError as error:
             # Also with `skip_unusable`: the function is to be mended, not the sample.
-            self._faults.append(Fault(place, error.what, error.hint))
+            # One function fails for many samples in one way: told once.
+            if error.what not in self._redactor.failures:
+                self._redactor.failures.add(error.what)
+                self._faults.append(Fault(place, error.what, error.hint))
         return []
 
     def _note_misspelt(

@@ -31,7 +31,8 @@ class Redactor:
     """Replaces what patterns match and what functions change in all texts of samples, not in ids.
 
     `replaced` counts the matches, and the texts that functions changed; `samples` those with any.
-    `too_slow` counts samples that must be left out, since a pattern took too long.
+    `too_slow` counts samples that must be left out, since a pattern took too long; `failures` says
+    how functions failed.
     """
 
     def __init__(self, rules: Sequence[RedactedPattern | str], folder: Path, place: str) -> None:
@@ -40,6 +41,7 @@ class Redactor:
         Raises `InputError` for a function that cannot be used.
         """
         self.replaced = self.samples = self.too_slow = 0
+        self.failures: set[str] = set()
         self._rules: list[Callable[[str], tuple[str, int]]] = []
         self._place = place
         for rule in rules:
@@ -129,8 +131,9 @@ class Redactor:
         def apply(text: str) -> tuple[str, int]:
             try:
                 found = function(text)
-            except Exception as error:
-                # The message of an exception may hold the text, and so may what it came from.
+            except (Exception, SystemExit, GeneratorExit) as error:
+                # A function must not end the run in its own way. The message of an exception may
+                # hold the text, and so may what it came from.
                 what = f"{reference}, which redacts, raised {type(error).__name__}"
                 raise RecordError(what, "mend it: its text is not shown") from None
             if not isinstance(found, str) or not is_unicode(found):

@@ -102,6 +102,9 @@ def test_rules_are_applied_in_their_order() -> None:
     ("body", "told"),
     [
         ("raise ValueError(text)", "raised ValueError"),
+        ("raise SystemExit(text)", "raised SystemExit"),
+        ("raise SystemExit(0)", "raised SystemExit"),
+        ("raise GeneratorExit", "raised GeneratorExit"),
         ("return None", "returned NoneType"),
         ("return '\\udc80'", "returned no text"),
     ],
@@ -110,12 +113,13 @@ def test_a_function_that_fails_ends_the_run_without_showing_the_text(
     body: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Python imports a module once.
-    module = f"hide_{told.replace(' ', '_')}"
-    write(f"{module}:hide")
+    module = f"hide_{len(body)}_{told.replace(' ', '_')}"
+    write(f"{module}:hide", SAMPLE | {"id": "1"}, SAMPLE | {"id": "2"})
     Path(f"{module}.py").write_text(f"def hide(text):\n    {body}\n", "utf-8")
     assert main(["run", "p.yaml", "--skip-unusable"]) == 2
     printed = "".join(capsys.readouterr())
     assert f"samples.jsonl:1: {module}:hide, which redacts, {told}" in printed
+    assert printed.count("which redacts") == 1
     assert SECRET not in printed
 
 
@@ -135,8 +139,10 @@ def test_a_hostile_text_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.parametrize("pattern", ["'('", "'x*'"])
 def test_a_pattern_that_cannot_be_used_is_an_error(pattern: str) -> None:
     write(f"{{pattern: {pattern}}}")
-    with pytest.raises(InputError, match=r"regular expression|matches the empty text"):
+    with pytest.raises(InputError, match=r"regular expression|matches the empty text") as raised:
         prepare("p.yaml")
+    [fault] = raised.value.faults
+    assert fault.place == "p.yaml:5 samples.redact.0.pattern"
 
 
 def test_messages_about_samples_are_redacted_too(capsys: pytest.CaptureFixture[str]) -> None:

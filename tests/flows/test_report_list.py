@@ -34,7 +34,7 @@ def steps(base: float) -> dict[str, Table]:
             "sample_id": name,
             "user_input": f"Question {name}?",
             "response": text,
-            "metadata": json.dumps({"level": number, "<b>": text}),
+            "metadata": json.dumps({"level": number, "<b>": text, "span_id": f"7f{number}e"}),
         }
         for number, (name, text) in enumerate(FORMULAS.items())
     ]
@@ -154,6 +154,21 @@ def test_the_viewer_has_the_columns_and_the_csv_too(page: Page, view: ViewServer
     _, rows = downloaded(page)
     found = {row[0]: row[1] for row in rows[1:]}
     assert found == {escape_formula(name): escape_formula(text) for name, text in FORMULAS.items()}
+
+
+@pytest.mark.parametrize("where", ["file", "viewer"])
+def test_a_sample_is_found_by_its_span(
+    page: Page, address: str, view: ViewServer, where: str
+) -> None:
+    if where == "viewer":
+        page.goto(view.url)
+        address = f"http://127.0.0.1:{view.server_port}/run/latest"
+    opened(page, address)
+    page.locator("#filters [name=text]").fill("7F3E")
+    expect(page.locator("#list tbody tr")).to_have_count(1)
+    expect(page.locator("#list button.open")).to_have_text("c")
+    # No two samples share a span: there is nothing to slice by.
+    assert page.locator("#filters [name=slice]").count() == 0
 
 
 @pytest.mark.parametrize("where", ["file", "viewer"])

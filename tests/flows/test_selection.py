@@ -155,6 +155,9 @@ def test_conditions_read_fields_and_metadata() -> None:
         ("latency_ms = 'fast'", "Could not convert string 'fast'"),
         ("read_text('secret.csv') = ''", "table function"),
         ("length(repeat(model, 4000000000)) > 1", ""),
+        ("damerau_levenshtein(model, response) > 1", "use levenshtein"),
+        ("_row = 0", "_row"),
+        ("CASE WHEN true THEN " * 330 + "true" + " END" * 330, "is nested too deeply"),
     ],
 )
 def test_a_condition_that_cannot_be_used_is_an_error(text: str, told: str, tmp_path: Path) -> None:
