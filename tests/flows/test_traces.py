@@ -475,7 +475,9 @@ def test_settings_that_do_not_fit_are_errors(
     samples: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "traced.yaml"
-    config.write_text(PIPELINE.replace("{traces: FILE, tools: true}", samples), "utf-8")
+    config.write_text(
+        PIPELINE.replace("{traces: FILE, tools: true, select: {since: last_run}}", samples), "utf-8"
+    )
     assert main(["run", str(config)]) == 2
     assert told in capsys.readouterr().err
 
