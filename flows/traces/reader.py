@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from claimflow.flows.errors import Fault
+from claimflow.flows.object_storage import is_remote
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.files import find_files, shown_path
 from claimflow.flows.samples.formats import FORMATS as FILE_FORMATS
@@ -26,6 +27,7 @@ from claimflow.flows.samples.records import Format, Record, RecordError
 from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
 from claimflow.flows.traces.formats import FORMATS, read_spans, trace_format_of
 from claimflow.flows.traces.protobuf import ENDINGS, is_framed, read_protobuf
+from claimflow.flows.traces.received import is_receiving
 from claimflow.flows.traces.spans import Reason, Span, span_of
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from claimflow.flows.samples.redaction import Redactor
 
 DAMAGED: Final = "damaged records"
+EMPTY: Final = "files without a record"
 AUTO: Final = "auto"
 """Find the format of each file by its records."""
 
@@ -113,6 +116,7 @@ class TraceFiles:
         self._faults = faults
         self._format = trace_format
         self._tools = tools
+        self._unreadable: list[FileReport] = []
 
     def records(self) -> Iterator[tuple[TraceOrigin, Record]]:
         """The samples of all traces as records; their columns are the fields of a sample."""
@@ -161,7 +165,11 @@ class TraceFiles:
         file, report = self._files[number], self.reports[number]
         known = None if self._format == AUTO else self._format
         early: list[tuple[int, dict[str, Any]]] = []
-        for _, record in read_records([file], self._faults, required="traces"):
+        # Not every format can be empty, but every file is until something is written to it.
+        read = [file] if file.path.stat().st_size else []
+        told, empty = len(self._faults), True
+        for _, record in read_records(read, self._faults):
+            empty = False
             if isinstance(record.values, RecordError):
                 yield record.number, DAMAGED
                 continue
@@ -178,16 +186,28 @@ class TraceFiles:
         report.format = known
         if early:
             self._faults.append(_unknown_format(file.name, early[0][1]))
+        elif len(self._faults) == told:
+            if empty:
+                yield 1, EMPTY
+            elif known is None:
+                self._unreadable.append(report)
 
     def unused(self) -> Iterator[Fault]:
-        """A fault for each file of which no sample has anything, if nothing worse is wrong."""
+        """A fault for each file that gives no sample, if nothing worse is wrong with it.
+
+        Where any other file gives one, only those are at fault of which no format is known.
+        """
         told = tuple(fault.place for fault in self._faults)
-        for report in self.reports:
-            if not report.used and not any(place.startswith(report.name) for place in told):
-                what = "no trace gives a sample"
-                reasons = report.left_out_text()
-                hint = "`claimflow traces` shows what is read"
-                yield Fault(report.name, f"{what} ({reasons})" if reasons else what, hint)
+        any_used = any(report.used for report in self.reports)
+        for report in self._unreadable if any_used else self.reports:
+            if any(place.startswith(report.name) for place in told):
+                continue
+            what, reasons = "no trace gives a sample", report.left_out_text()
+            if report.left_out == {EMPTY: 1}:
+                yield Fault(report.name, "no traces", "write at least one")
+                continue
+            hint = "`claimflow traces` shows what is read"
+            yield Fault(report.name, f"{what} ({reasons})" if reasons else what, hint)
 
 
 def _read_json(path: Path) -> Iterator[Record]:
@@ -246,6 +266,14 @@ def _insert(spans: Sequence[tuple[str, int, int, Span]], database: sqlite3.Conne
     )
 
 
+def _nothing_received(path: Path, faults: list[Fault]) -> list[Fault]:
+    """`faults` of files that are missing, told as what they are in the folder of a receiver."""
+    if not is_receiving(path.parent):
+        return faults
+    what, hint = "nothing was received yet", "send spans to `claimflow receive`, and wait for one"
+    return [fault._replace(what=what, hint=hint) for fault in faults]
+
+
 def _unknown_format(name: str, record: Mapping[str, Any]) -> Fault:
     names = [name[:_SHOWN_CHARACTERS] for name in sorted(record)]
     more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
@@ -276,8 +304,8 @@ def read_traces(  # noqa: PLR0913
 ) -> TracesRead:
     """Read and check the samples of the traces in `paths`, as `read_samples` does for samples.
 
-    What is left out is a warning for each file, with its reasons counted. A file of which nothing
-    is used is a fault.
+    What is left out is a warning for each file, with its reasons counted. A file whose format is
+    not known is a fault, and so is every file where none gives a sample.
     """
     with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
         files: dict[str, SampleFile] = {}
@@ -287,7 +315,7 @@ def read_traces(  # noqa: PLR0913
             copies.mkdir()
             found, more = find_files(path, base, copies, _FILE_FORMATS)
             files |= {file.name: file for file in found}
-            faults += more
+            faults += more if found or is_remote(path) else _nothing_received(base / path, more)
         traces = TraceFiles([*files.values()], faults, trace_format=trace_format, tools=tools)
         samples = checked_samples(
             traces.records(),

@@ -211,6 +211,11 @@ class ReceivedFolder:
                     part.unlink()
 
 
+def is_receiving(folder: Path) -> bool:
+    """Whether a receiver has stored in a folder, or would if anything came."""
+    return (folder / _LOCK).exists()
+
+
 def _locked(folder: Path) -> IO[bytes]:
     """The lock of a folder, which is made where it is missing; the system frees it at any end."""
     try:

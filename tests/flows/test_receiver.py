@@ -455,6 +455,13 @@ def test_protobuf_without_its_package_is_refused_by_name(
         assert post(server.url, json_export(json_span(0)), JSON).status == 200
 
 
+def test_a_folder_in_which_nothing_was_received_says_so(tmp_path: Path) -> None:
+    with receiving(tmp_path / "in"):
+        (fault,) = read_traces(["in/*"], base=tmp_path).samples.faults
+    assert (fault.place, fault.what) == ("in/*", "nothing was received yet")
+    assert "claimflow receive" in fault.hint
+
+
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with receiving(tmp_path / "in") as server:
         folder = ReceivedFolder(tmp_path / "other")

@@ -462,6 +462,38 @@ def test_a_file_without_a_sample_is_an_error(
     assert hint in fault.hint
 
 
+@pytest.mark.parametrize("name", ["quiet.jsonl", "quiet.parquet", "quiet.json", "quiet.csv"])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (line(otlp_span("b", "1")), "traces without a question, an answer or documents 1"),
+        ("", "files without a record 1"),
+        ("\n", "files without a record 1"),
+    ],
+)
+def test_a_quiet_file_beside_others_is_counted(
+    name: str, text: str, told: str, tmp_path: Path
+) -> None:
+    if text and name.endswith(("parquet", "csv")):
+        pytest.skip("text of JSON")
+    (tmp_path / "good.jsonl").write_text(line(chat("a", "1")), "utf-8")
+    (tmp_path / name).write_text(text, "utf-8")
+    source = read_traces(["*"], base=tmp_path).samples
+    assert (source.count, source.faults) == (1, ())
+    assert [(fault.place, fault.what) for fault in source.warnings] == [(name, f"left out: {told}")]
+
+
+def test_a_file_of_unknown_format_beside_others_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "good.jsonl").write_text(line(chat("a", "1")), "utf-8")
+    (tmp_path / "damaged.jsonl").write_text("{", "utf-8")
+    (tmp_path / "other.jsonl").write_text('{"a": 1}', "utf-8")
+    found = read_traces(["*"], base=tmp_path).samples.faults
+    assert [fault.place for fault in found] == ["other.jsonl", "damaged.jsonl"]
+    (tmp_path / "other.jsonl").unlink()
+    named = read_traces(["*"], base=tmp_path, trace_format="otlp").samples
+    assert (named.faults, left_out(named)) == ((), ["left out: damaged records 1"])
+
+
 @pytest.mark.parametrize(
     ("samples", "told"),
     [
