@@ -24,10 +24,14 @@ LOST_EVENTS: Final = "events without their span"
 
 
 class Assembled(NamedTuple):
-    """The columns of a sample, None where the trace gives none, and what was left out of it."""
+    """The columns of a sample, None where the trace gives none, and what was left out of it.
+
+    `reason` is why the trace gives none.
+    """
 
     values: dict[str, Any] | None
     left_out: Counter[Reason]
+    reason: Reason | None = None
 
 
 def assemble(spans: Iterable[Span], *, tools: bool) -> Assembled:
@@ -52,7 +56,7 @@ def assemble(spans: Iterable[Span], *, tools: bool) -> Assembled:
     else:
         reasons = [FURTHER_ROOTS] * len(reasons)
     left_out.update(reasons)
-    return Assembled(values, +left_out)
+    return Assembled(values, +left_out, reasons[0] if values is None else None)
 
 
 def _order(span: Span) -> tuple[int, int, str, str]:

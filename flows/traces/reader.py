@@ -40,6 +40,11 @@ EMPTY: Final = "files without a record"
 AUTO: Final = "auto"
 """Find the format of each file by its records."""
 
+EXAMPLES: Final = 3
+"""Traces or places that are kept of what is left out for a reason."""
+
+SHOWN_HINT: Final = "`claimflow traces` shows what is read"
+
 _BATCH: Final = 1_000
 _CACHE_KIB: Final = 64 << 10
 _TRIED: Final = 10
@@ -70,7 +75,8 @@ _TRACES: Final = "SELECT trace, file, line, bytes FROM traces ORDER BY coalesce(
 class FileReport:
     """What a file of traces holds: counts, and why parts of it are no samples.
 
-    A trace is counted for the file in which it comes first.
+    A trace is counted for the file in which it comes first. `examples` are the first few traces,
+    or places in the file, of which something is left out for a reason.
     """
 
     name: str
@@ -78,8 +84,17 @@ class FileReport:
     spans: int = 0
     traces: int = 0
     samples: int = 0
+    records: int = 0
     left_out: Counter[Reason] = field(default_factory=Counter)
+    examples: dict[Reason, list[str]] = field(default_factory=dict)
     used: bool = False
+
+    def leave_out(self, reason: Reason, example: str, count: int = 1) -> None:
+        """Count parts that are left out of a trace or at a place, which is `example`."""
+        self.left_out[reason] += count
+        shown = self.examples.setdefault(reason, [])
+        if len(shown) < EXAMPLES and example not in shown:
+            shown.append(example)
 
     def left_out_text(self) -> str:
         """`damaged records 2, traces without an answer 1`; empty where nothing was left out."""
@@ -100,7 +115,8 @@ class TraceOrigin(NamedTuple):
 class TraceFiles:
     """Files of traces, and what is found in them; `reports` are complete when all was read.
 
-    What no file can be read for is added to `faults`.
+    What no file can be read for is added to `faults`. `sought_left_out` says why traces are no
+    samples whose ids are `sought`, or begin so; of the latter there are only some.
     """
 
     def __init__(
@@ -110,13 +126,15 @@ class TraceFiles:
         *,
         trace_format: str = AUTO,
         tools: bool = False,
+        sought: str | None = None,
     ) -> None:
+        self.sought_left_out: dict[str, Reason] = {}
         self.reports = [FileReport(file.name) for file in files]
         self._files = files
         self._faults = faults
         self._format = trace_format
         self._tools = tools
-        self._unreadable: list[FileReport] = []
+        self._sought = sought
 
     def records(self) -> Iterator[tuple[TraceOrigin, Record]]:
         """The samples of all traces as records; their columns are the fields of a sample."""
@@ -130,14 +148,23 @@ class TraceFiles:
                 report = self.reports[number]
                 report.traces += 1
                 found = self._assembled(trace, size, database)
-                report.left_out.update(found.left_out)
+                for reason, count in found.left_out.items():
+                    report.leave_out(reason, trace, count)
+                if found.reason is not None:
+                    self._note(trace, found.reason)
                 if found.values is not None:
                     report.samples += 1
                     yield TraceOrigin(report.name), Record(line, found.values)
 
+    def _note(self, trace: str, reason: Reason) -> None:
+        found, sought = self.sought_left_out, self._sought
+        begins = sought is not None and trace.startswith(sought)
+        if trace == sought or (begins and len(found) < EXAMPLES):
+            found[trace] = reason
+
     def _assembled(self, trace: str, size: int, database: sqlite3.Connection) -> Assembled:
         if size > RECORD_BYTES:
-            return Assembled(None, Counter([TOO_LARGE]))
+            return Assembled(None, Counter([TOO_LARGE]), TOO_LARGE)
         rows = database.execute("SELECT file, body FROM spans WHERE trace = ?", [trace]).fetchall()
         found = assemble([span_of(body) for _, body in rows], tools=self._tools)
         if found.values is not None:
@@ -147,11 +174,12 @@ class TraceFiles:
 
     def _store(self, number: int, database: sqlite3.Connection) -> None:
         """Put the spans of a file into the database."""
-        report = self.reports[number]
+        file, report = self._files[number], self.reports[number]
+        told = len(self._faults)
         waiting: list[tuple[str, int, int, Span]] = []
         for line, found in self._spans(number):
             if not isinstance(found, Span):
-                report.left_out[found] += 1
+                report.leave_out(found, file.place(line))
                 continue
             report.spans += 1
             waiting.append((found.trace_id, number, line, found))
@@ -159,17 +187,16 @@ class TraceFiles:
                 _insert(waiting, database)
                 waiting = []
         _insert(waiting, database)
+        if not report.records and len(self._faults) == told:
+            report.leave_out(EMPTY, file.name)
 
     def _spans(self, number: int) -> Iterator[tuple[int, Span | Reason]]:
         """(line, span or why there is none) of a file, whose format is found on the way."""
         file, report = self._files[number], self.reports[number]
         known = None if self._format == AUTO else self._format
         early: list[tuple[int, dict[str, Any]]] = []
-        # Not every format can be empty, but every file is until something is written to it.
-        read = [file] if file.path.stat().st_size else []
-        told, empty = len(self._faults), True
-        for _, record in read_records(read, self._faults):
-            empty = False
+        for _, record in read_records([] if _is_empty(file.path) else [file], self._faults):
+            report.records += 1
             if isinstance(record.values, RecordError):
                 yield record.number, DAMAGED
                 continue
@@ -186,11 +213,6 @@ class TraceFiles:
         report.format = known
         if early:
             self._faults.append(_unknown_format(file.name, early[0][1]))
-        elif len(self._faults) == told:
-            if empty:
-                yield 1, EMPTY
-            elif known is None:
-                self._unreadable.append(report)
 
     def unused(self) -> Iterator[Fault]:
         """A fault for each file that gives no sample, if nothing worse is wrong with it.
@@ -199,15 +221,24 @@ class TraceFiles:
         """
         told = tuple(fault.place for fault in self._faults)
         any_used = any(report.used for report in self.reports)
-        for report in self._unreadable if any_used else self.reports:
-            if any(place.startswith(report.name) for place in told):
+        for report in self.reports:
+            empty = not report.records
+            is_fine = report.used or (any_used and (empty or report.format))
+            if is_fine or any(place.startswith(report.name) for place in told):
                 continue
-            what, reasons = "no trace gives a sample", report.left_out_text()
-            if report.left_out == {EMPTY: 1}:
+            if empty:
                 yield Fault(report.name, "no traces", "write at least one")
-                continue
-            hint = "`claimflow traces` shows what is read"
-            yield Fault(report.name, f"{what} ({reasons})" if reasons else what, hint)
+            else:
+                what = f"no trace gives a sample ({report.left_out_text()})"
+                yield Fault(report.name, what, SHOWN_HINT)
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether nothing was written to a file yet; not every format can be read then."""
+    try:
+        return not path.stat().st_size
+    except OSError:
+        return False
 
 
 def _read_json(path: Path) -> Iterator[Record]:
@@ -284,10 +315,11 @@ def _unknown_format(name: str, record: Mapping[str, Any]) -> Fault:
 
 
 class TracesRead(NamedTuple):
-    """The samples of files of traces, and what was found in each file."""
+    """The samples of files of traces, what was found in each file, and why sought traces lack."""
 
     samples: SampleSource
     files: list[FileReport]
+    left_out: Mapping[str, Reason]
 
 
 def read_traces(  # noqa: PLR0913
@@ -301,11 +333,13 @@ def read_traces(  # noqa: PLR0913
     limit: int | None = None,
     skip_unusable: bool = False,
     redactor: "Redactor | None" = None,
+    sought: str | None = None,
 ) -> TracesRead:
     """Read and check the samples of the traces in `paths`, as `read_samples` does for samples.
 
     What is left out is a warning for each file, with its reasons counted. A file whose format is
-    not known is a fault, and so is every file where none gives a sample.
+    not known is a fault, and so is every file where none gives a sample. `sought` is an id, or the
+    beginning of one, of traces of which `left_out` says why they are no samples.
     """
     with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
         files: dict[str, SampleFile] = {}
@@ -316,7 +350,9 @@ def read_traces(  # noqa: PLR0913
             found, more = find_files(path, base, copies, _FILE_FORMATS)
             files |= {file.name: file for file in found}
             faults += more if found or is_remote(path) else _nothing_received(base / path, more)
-        traces = TraceFiles([*files.values()], faults, trace_format=trace_format, tools=tools)
+        traces = TraceFiles(
+            [*files.values()], faults, trace_format=trace_format, tools=tools, sought=sought
+        )
         samples = checked_samples(
             traces.records(),
             faults,
@@ -327,9 +363,8 @@ def read_traces(  # noqa: PLR0913
             skip_unusable=skip_unusable,
             redactor=redactor,
         )
-    hint = "`claimflow traces` shows what is read"
     told = [
-        Fault(report.name, f"left out: {reasons}", hint)
+        Fault(report.name, f"left out: {reasons}", SHOWN_HINT)
         for report in traces.reports
         if (reasons := report.left_out_text())
     ]
@@ -338,4 +373,4 @@ def read_traces(  # noqa: PLR0913
         warnings=(*told, *samples.warnings),
         faults=(*samples.faults, *traces.unused()),
     )
-    return TracesRead(samples, traces.reports)
+    return TracesRead(samples, traces.reports, traces.sought_left_out)

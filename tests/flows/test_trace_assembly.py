@@ -93,7 +93,7 @@ def test_a_session_is_the_conversation() -> None:
 
 def test_without_a_root_nothing_else_is_told() -> None:
     found = assemble([CALL, CALL._replace(span_id="3")], tools=False)
-    assert found == (None, Counter([assembly.NO_ROOT]))
+    assert found == (None, Counter([assembly.NO_ROOT]), assembly.NO_ROOT)
 
 
 @pytest.mark.parametrize(

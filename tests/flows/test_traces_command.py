@@ -54,7 +54,11 @@ def test_no_text_steers_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["otlp.jsonl", "--sample", AGENT[:-1]], f"no sample '{AGENT[:-1]}'; did you mean"),
+        (["otlp.jsonl", "--sample", f"x{AGENT}"], f"no sample 'x{AGENT}'; did you mean"),
+        (
+            ["otlp.jsonl", "--sample", AGENT[:-1]],
+            f"2 samples begin with '{AGENT[:-1]}'; name one: {AGENT[:-1]}2, {AGENT}",
+        ),
         (["otlp.jsonl", "--format", "otpl"], "'otpl' is no format of traces; did you mean 'otlp'?"),
         (["nothing.jsonl"], "no such file"),
         (["samples.json"], "looked for resourceSpans (otlp)"),
@@ -70,6 +74,59 @@ def test_mistakes_are_told(
     monkeypatch.chdir(DATA)
     assert main(["traces", *arguments]) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> str:
+    """A file of 120 traces with an answer, five without one, and a damaged line."""
+    logs: list[dict[str, object]] = [
+        {"id": f"{'good' if answer else 'bad'}-{number:03}", "messages": [
+            {"role": "user", "content": "Tin?"},
+            *([{"role": "assistant", "content": "Yes."}] * answer),
+        ]}
+        for answer, count in ((1, 120), (0, 5))
+        for number in range(count)
+    ]  # fmt: skip
+    path = tmp_path / "many.jsonl"
+    path.write_text("\n".join(map(json.dumps, logs)) + "\n{", "utf-8")
+    return str(path)
+
+
+def test_examples_of_what_is_left_out_are_shown(
+    many: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(many).parent)
+    lines = [" ".join(line) for line in shown(capsys, "many.jsonl")]
+    assert "damaged records 1 many.jsonl many.jsonl:126" in lines
+    assert "traces without an answer 5 many.jsonl bad-000, bad-001, bad-002" in lines
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ("bad-004", "no sample 'bad-004'; left out: trace without an answer\n"),
+        ("bad-004"[:-1], "left out: trace without an answer (bad-000); "),
+        ("nothing", "good-018, good-019 and 100 more\n"),
+        ("good-11", "10 samples begin with 'good-11'; name one: good-110, "),
+        ("good-1", "20 samples begin with"),
+        ("good", "good-019 and 100 more\n"),
+        ("xgood-119", "did you mean 'good-119'?"),
+    ],
+)
+def test_a_sample_that_is_not_there_is_explained(
+    wanted: str, told: str, many: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["traces", many, "--sample", wanted]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_the_beginning_of_an_id_chooses_its_sample(
+    many: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path(many).open("a", encoding="utf-8") as file:
+        file.write('\n{"id": "other-1", "messages": [{"role": "user", "content": "Tin?"}, '
+                   '{"role": "assistant", "content": "No."}]}')  # fmt: skip
+    assert ["sample", "other-1"] in shown(capsys, many, "--sample", "oth")
 
 
 def test_good_files_are_shown_beside_a_bad_one(
