@@ -55,7 +55,7 @@ def show_traces(options: Namespace) -> int:
     """Print counts and reasons for each file, and one sample; raises `InputError` at the end."""
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.traces.formats import FORMATS
-    from claimflow.flows.traces.reader import AUTO, read_traces
+    from claimflow.flows.traces.reader import AUTO, SHOWN_HINT, read_traces
 
     if options.format not in (AUTO, *FORMATS):
         what = f"{options.format!r} is no format of traces"
@@ -72,7 +72,10 @@ def show_traces(options: Namespace) -> int:
         _print_files(terminal, files)
     if any(one.left_out for one in files):
         _print_left_out(terminal, files)
-    faults = list(samples.faults)
+    hint = "the table names what is left out"
+    faults = [
+        fault._replace(hint=hint) if fault.hint == SHOWN_HINT else fault for fault in samples.faults
+    ]
     if options.sample is None:
         shown = next(_rows(samples), None)
     else:

@@ -26,7 +26,7 @@ FORMATS: Final = {
     ".ndjson": Format(read_json_lines, "{name}:{number}"),
     ".json": Format(read_json_array, "{name} sample {number}"),
     ".csv": Format(read_csv, "{name}:{number}", cells=True),
-    ".parquet": Format(read_parquet, "{name} row {number}", text=False),
+    ".parquet": Format(read_parquet, "{name} row {number}", text=False, gzip=False),
 }
 """The formats that can be read, by the ending of a file's name; see `format_of` for .gz."""
 
@@ -65,12 +65,12 @@ def ending_of(path: Path) -> str:
 
 
 def format_of(path: Path, formats: Mapping[str, Format] = FORMATS) -> Format | None:
-    """How a file is read, by its ending, before which .gz may stand if it is text."""
+    """How a file is read, by its ending, after which .gz may stand if it allows that."""
     ending = ending_of(path)
     known = formats.get(ending.removesuffix(GZIP))
     if known is None or not ending.endswith(GZIP):
         return known
-    return known._replace(read=_decompressing(known.read)) if known.text else None
+    return known._replace(read=_decompressing(known.read)) if known.gzip else None
 
 
 def _decompressing(read: RecordReader) -> RecordReader:
@@ -115,7 +115,8 @@ def open_file(name: str, path: Path, formats: Mapping[str, Format] = FORMATS) ->
     if file_format is None:
         ending = ending_of(path)
         what = f"unknown ending {ending!r}" if ending else "no ending"
-        hint = f"known are {', '.join(formats)}; text may also end in {GZIP}"
+        whole = [one for one, known in formats.items() if not known.gzip]
+        hint = f"known are {', '.join(formats)}; all but {', '.join(whole)} may also end in {GZIP}"
         return Fault(name, what, hint)
     try:
         with path.open("rb") as file:

@@ -80,13 +80,14 @@ class Format(NamedTuple):
 
     `place` names a record in messages, given the file's `name` and the record's `number`.
     `text`: the file is UTF-8 text. `cells`: every value is text, in which a list of texts is
-    written as JSON.
+    written as JSON. `gzip`: the file may be compressed.
     """
 
     read: RecordReader
     place: str
     text: bool = True
     cells: bool = False
+    gzip: bool = True
 
 
 _NO_JSON_HINT: Final = "give text, numbers, lists or dicts"

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from claimflow.flows.errors import Fault
+from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.object_storage import is_remote
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.files import find_files, shown_path
@@ -28,7 +28,7 @@ from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
 from claimflow.flows.traces.formats import FORMATS, read_spans, trace_format_of
 from claimflow.flows.traces.protobuf import ENDINGS, is_framed, read_protobuf
 from claimflow.flows.traces.received import is_receiving
-from claimflow.flows.traces.spans import Reason, Span, span_of
+from claimflow.flows.traces.spans import NO_RECORD, Reason, Span, span_of
 
 if TYPE_CHECKING:
     # The schema loads all stages.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from claimflow.flows.samples.redaction import Redactor
 
 DAMAGED: Final = "damaged records"
-EMPTY: Final = "files without a record"
+EMPTY: Final = "files without a trace"
 AUTO: Final = "auto"
 """Find the format of each file by its records."""
 
@@ -84,10 +84,17 @@ class FileReport:
     spans: int = 0
     traces: int = 0
     samples: int = 0
-    records: int = 0
     left_out: Counter[Reason] = field(default_factory=Counter)
     examples: dict[Reason, list[str]] = field(default_factory=dict)
     used: bool = False
+    alike: str | None = None
+
+    @property
+    def hint(self) -> str:
+        """What to do about what is left out; `alike` is the format of records of another one."""
+        if self.alike is None:
+            return SHOWN_HINT
+        return f"its records look like {self.alike}: name that format, or {AUTO}"
 
     def leave_out(self, reason: Reason, example: str, count: int = 1) -> None:
         """Count parts that are left out of a trace or at a place, which is `example`."""
@@ -187,7 +194,7 @@ class TraceFiles:
                 _insert(waiting, database)
                 waiting = []
         _insert(waiting, database)
-        if not report.records and len(self._faults) == told:
+        if not (report.spans or report.left_out) and len(self._faults) == told:
             report.leave_out(EMPTY, file.name)
 
     def _spans(self, number: int) -> Iterator[tuple[int, Span | Reason]]:
@@ -195,8 +202,7 @@ class TraceFiles:
         file, report = self._files[number], self.reports[number]
         known = None if self._format == AUTO else self._format
         early: list[tuple[int, dict[str, Any]]] = []
-        for _, record in read_records([] if _is_empty(file.path) else [file], self._faults):
-            report.records += 1
+        for record in self._records(file):
             if isinstance(record.values, RecordError):
                 yield record.number, DAMAGED
                 continue
@@ -208,11 +214,22 @@ class TraceFiles:
                 continue
             for line, values in early:
                 for span in read_spans(values, known, f"{file.name}:{line}"):
+                    if span == NO_RECORD and self._format != AUTO:
+                        alike = trace_format_of(values)
+                        report.alike = report.alike or (alike if alike != known else None)
                     yield line, span
             early = []
         report.format = known
         if early:
             self._faults.append(_unknown_format(file.name, early[0][1]))
+
+    def _records(self, file: SampleFile) -> Iterator[Record]:
+        try:
+            for _, record in read_records([] if _is_empty(file.path) else [file], self._faults):
+                yield record
+        except InputError as error:
+            # A copy of the file may have been read.
+            self._faults += [fault._replace(place=file.name) for fault in error.faults]
 
     def unused(self) -> Iterator[Fault]:
         """A fault for each file that gives no sample, if nothing worse is wrong with it.
@@ -222,7 +239,7 @@ class TraceFiles:
         told = tuple(fault.place for fault in self._faults)
         any_used = any(report.used for report in self.reports)
         for report in self.reports:
-            empty = not report.records
+            empty = EMPTY in report.left_out
             is_fine = report.used or (any_used and (empty or report.format))
             if is_fine or any(place.startswith(report.name) for place in told):
                 continue
@@ -230,7 +247,7 @@ class TraceFiles:
                 yield Fault(report.name, "no traces", "write at least one")
             else:
                 what = f"no trace gives a sample ({report.left_out_text()})"
-                yield Fault(report.name, what, SHOWN_HINT)
+                yield Fault(report.name, what, report.hint)
 
 
 def _is_empty(path: Path) -> bool:
@@ -364,7 +381,7 @@ def read_traces(  # noqa: PLR0913
             redactor=redactor,
         )
     told = [
-        Fault(report.name, f"left out: {reasons}", SHOWN_HINT)
+        Fault(report.name, f"left out: {reasons}", report.hint)
         for report in traces.reports
         if (reasons := report.left_out_text())
     ]

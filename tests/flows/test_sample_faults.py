@@ -323,7 +323,7 @@ def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
 
 
 def test_files_of_unknown_formats(tmp_path: Path) -> None:
-    known = "known are .jsonl, .ndjson, .json, .csv, .parquet; text may also end in .gz"
+    known = "known are .jsonl, .ndjson, .json, .csv, .parquet; all but .parquet may also end in .gz"
     assert messages_of(tmp_path, "s.txt", "x") == [f"s.txt: unknown ending '.txt'; {known}"]
     assert messages_of(tmp_path, "s", "x") == [f"s: no ending; {known}"]
 

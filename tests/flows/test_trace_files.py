@@ -20,7 +20,6 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from claimflow.flows.errors import InputError
 from claimflow.flows.samples import formats
 from claimflow.flows.samples.reader import SampleSource, read_samples
 from claimflow.flows.traces import protobuf
@@ -162,8 +161,10 @@ def test_the_extra_is_named_where_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.trace.v1.trace_pb2", None)
-    with pytest.raises(InputError, match=r"claimflow\[otlp\]"):
-        read(DATA / "otlp.binpb")
+    (tmp_path / "t.pb.gz").write_bytes(gzip.compress(FRAMED))
+    for path in (DATA / "otlp.binpb", tmp_path / "t.pb.gz"):
+        (fault,) = read(path).faults
+        assert (fault.place, "claimflow[otlp]" in fault.hint) == (path.name, True)
 
 
 def test_samples_are_no_protobuf(tmp_path: Path) -> None:
@@ -173,9 +174,13 @@ def test_samples_are_no_protobuf(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["otlp.jsonl", "otlp_document.json", "langfuse_traces.csv", "phoenix.jsonl"]
-)
-def test_text_may_be_compressed(name: str, tmp_path: Path) -> None:
+    "name",
+    [
+        "otlp.jsonl", "otlp_document.json", "langfuse_traces.csv", "phoenix.jsonl", "otlp.binpb",
+        "otlp_document.pb",
+    ],
+)  # fmt: skip
+def test_text_and_protobuf_may_be_compressed(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.gz"
     path.write_bytes(gzip.compress((DATA / name).read_bytes()))
     assert read(path).digest == read(DATA / name).digest
@@ -222,6 +227,15 @@ def test_a_bomb_is_not_decompressed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b" " * 4_000_000))
     (fault,) = samples(tmp_path / "a.jsonl.gz").faults
     assert fault.what == "more than 200 times as large when decompressed"
+
+
+def test_a_bomb_of_protobuf_is_not_decompressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "RECORD_BYTES", 1_000)
+    (tmp_path / "a.pb.gz").write_bytes(gzip.compress(bytes(4_000_000)))
+    (fault,) = read(tmp_path / "a.pb.gz").faults
+    assert fault.what == "no trace gives a sample (damaged records 1)"
 
 
 def test_a_table_of_parquet_is_not_compressed_again(tmp_path: Path) -> None:

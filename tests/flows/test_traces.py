@@ -467,8 +467,8 @@ def test_a_file_without_a_sample_is_an_error(
     ("text", "told"),
     [
         (line(otlp_span("b", "1")), "traces without a question, an answer or documents 1"),
-        ("", "files without a record 1"),
-        ("\n", "files without a record 1"),
+        ("", "files without a trace 1"),
+        ("\n", "files without a trace 1"),
     ],
 )
 def test_a_quiet_file_beside_others_is_counted(

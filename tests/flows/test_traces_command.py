@@ -63,15 +63,22 @@ def test_no_text_steers_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["nothing.jsonl"], "no such file"),
         (["samples.json"], "looked for resourceSpans (otlp)"),
         (["samples.json", "--format", "openinference"], "records of another format"),
+        (
+            ["otlp.jsonl", "--format", "langfuse"],
+            "; its records look like otlp: name that format, or auto\n",
+        ),
+        (["quiet.jsonl"], "no trace gives a sample (damaged records 1); the table names what"),
     ],
 )
 def test_mistakes_are_told(
     arguments: list[str],
     told: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(DATA)
+    (tmp_path / "quiet.jsonl").write_text("{", "utf-8")
+    monkeypatch.chdir(tmp_path if "quiet.jsonl" in arguments else DATA)
     assert main(["traces", *arguments]) == 2
     assert told in capsys.readouterr().err
 
