@@ -42,6 +42,9 @@ _LINGER_SECONDS: Final = 2.0
 _BLOCK: Final = 1 << 20
 _JSON: Final = "application/json"
 _PROTOBUF: Final = "application/x-protobuf"
+_METHOD: Final = "POST"
+_METRICS: Final = "/v1/metrics"
+_SHOWN_CHARACTERS: Final = 80
 _TRACES: Final = "/v1/traces"
 _TYPES: Final[Mapping[str, protobuf.Signal]] = {_TRACES: "traces", "/v1/logs": "logs"}
 _CHUNK_LENGTH: Final = re.compile(rb"[0-9a-fA-F]{1,8}")
@@ -220,6 +223,12 @@ class _RequestHandler(BaseHTTPRequestHandler):
             self._reserved = 0
             self.server.answer_began(-1)
 
+    def __getattr__(self, name: str) -> Any:
+        """What answers any method but POST, which the base class looks up by its name."""
+        if not name.startswith("do_"):
+            raise AttributeError(name)
+        return self.do_POST
+
     def _answer(self) -> None:
         try:
             signal = self._checked_signal()
@@ -253,10 +262,16 @@ class _RequestHandler(BaseHTTPRequestHandler):
             if not secrets.compare_digest(given, f"Bearer {server.token}".encode()):
                 message = "send the token as Authorization: Bearer"
                 raise _RefusedError(HTTPStatus.UNAUTHORIZED, message)
-        signal = _TYPES.get(self.path.partition("?")[0])
+        path = self.path.partition("?")[0]
+        signal = _TYPES.get(path)
         if signal is None:
-            message = f"{' and '.join(_TYPES)} are received, metrics are not"
+            message = f"{path[:_SHOWN_CHARACTERS]!r} is not received: send to {' or '.join(_TYPES)}"
+            if path == _METRICS:
+                message = f"metrics are not received, only {' and '.join(_TYPES)}"
             raise _RefusedError(HTTPStatus.NOT_FOUND, message)
+        if self.command != _METHOD:
+            message = f"send exports to {path} by {_METHOD}"
+            raise _RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, message)
         kind = self._kind()
         if kind == _PROTOBUF and not protobuf.is_installed():
             message = "protobuf needs pip install 'claimflow[otlp]'; send http/json"
@@ -380,12 +395,15 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", _PROTOBUF if self._kind() == _PROTOBUF else _JSON)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("X-Content-Type-Options", "nosniff")
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", _METHOD)
         if after is not None:
             self.send_header("Retry-After", str(after))
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
 
 def _too_large() -> _RefusedError:

@@ -72,12 +72,13 @@ def post(
     kind: str = PROTOBUF,
     *,
     path: str = "/v1/traces",
+    method: str = "POST",
     **headers: str,
 ) -> Answer:
     connection = HTTPConnection(urlsplit(url).netloc, timeout=SECONDS)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
-        connection.request("POST", path, body, {"Content-Type": kind, **named})
+        connection.request(method, path, body, {"Content-Type": kind, **named})
         response = connection.getresponse()
         return Answer(response.status, dict(response.headers), response.read())
     finally:

@@ -455,6 +455,37 @@ def test_protobuf_without_its_package_is_refused_by_name(
         assert post(server.url, json_export(json_span(0)), JSON).status == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/", "'/' is not received: send to /v1/traces or /v1/logs"),
+        ("/v1/trace?a=b", "'/v1/trace' is not received: send to /v1/traces or /v1/logs"),
+        ("/v1/metrics", "metrics are not received, only /v1/traces and /v1/logs"),
+    ],
+)
+def test_other_paths_are_told_which_are_received(path: str, told: str, tmp_path: Path) -> None:
+    with receiving(tmp_path / "in") as server:
+        for method in ("POST", "GET"):
+            answer = post(server.url, b"{}", JSON, path=path, method=method)
+            assert (answer.status, json.loads(answer.body)) == (404, {"message": told})
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "OTHER"])
+@pytest.mark.parametrize("kind", [JSON, PROTOBUF])
+def test_other_methods_are_not_allowed(method: str, kind: str, tmp_path: Path) -> None:
+    with receiving(tmp_path / "in") as server:
+        answer = post(server.url, b"", kind, method=method)
+        assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+        assert answer.headers["Content-Type"] == kind
+        message = b"send exports to /v1/traces by POST"
+        assert (message in answer.body) == (method != "HEAD")
+
+
+def test_a_token_is_needed_for_any_method(tmp_path: Path) -> None:
+    with receiving(tmp_path / "in", token=TOKEN) as server:
+        assert post(server.url, b"", JSON, method="GET").status == 401
+
+
 def test_a_folder_in_which_nothing_was_received_says_so(tmp_path: Path) -> None:
     with receiving(tmp_path / "in"):
         (fault,) = read_traces(["in/*"], base=tmp_path).samples.faults
