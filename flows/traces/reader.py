@@ -27,7 +27,7 @@ from claimflow.flows.samples.records import Format, Record, RecordError
 from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
 from claimflow.flows.traces.formats import FORMATS, read_spans, trace_format_of
 from claimflow.flows.traces.protobuf import ENDINGS, is_framed, read_protobuf
-from claimflow.flows.traces.received import is_receiving
+from claimflow.flows.traces.received import is_waiting
 from claimflow.flows.traces.spans import NO_RECORD, Reason, Span, span_of
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _insert(spans: Sequence[tuple[str, int, int, Span]], database: sqlite3.Conne
 
 def _nothing_received(path: Path, faults: list[Fault]) -> list[Fault]:
     """`faults` of files that are missing, told as what they are in the folder of a receiver."""
-    if not is_receiving(path.parent):
+    if not is_waiting(path.parent):
         return faults
     what, hint = "nothing was received yet", "send spans to `claimflow receive`, and wait for one"
     return [fault._replace(what=what, hint=hint) for fault in faults]

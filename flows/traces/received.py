@@ -211,9 +211,9 @@ class ReceivedFolder:
                     part.unlink()
 
 
-def is_receiving(folder: Path) -> bool:
-    """Whether a receiver has stored in a folder, or would if anything came."""
-    return (folder / _LOCK).exists()
+def is_waiting(folder: Path) -> bool:
+    """Whether a folder is one of a receiver, and has nothing that was received."""
+    return (folder / _LOCK).exists() and not any(folder.glob(f"{_PREFIX}*"))
 
 
 def _locked(folder: Path) -> IO[bytes]:

@@ -487,10 +487,13 @@ def test_a_token_is_needed_for_any_method(tmp_path: Path) -> None:
 
 
 def test_a_folder_in_which_nothing_was_received_says_so(tmp_path: Path) -> None:
-    with receiving(tmp_path / "in"):
+    with receiving(tmp_path / "in") as server:
         (fault,) = read_traces(["in/*"], base=tmp_path).samples.faults
-    assert (fault.place, fault.what) == ("in/*", "nothing was received yet")
-    assert "claimflow receive" in fault.hint
+        assert (fault.place, fault.what) == ("in/*", "nothing was received yet")
+        assert "claimflow receive" in fault.hint
+        assert post(server.url, json_export(json_span(0)), JSON).status == 200
+        (fault,) = read_traces(["in/*.csv"], base=tmp_path).samples.faults
+    assert fault.what == "no file matches"
 
 
 def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:

@@ -462,20 +462,22 @@ def test_a_file_without_a_sample_is_an_error(
     assert hint in fault.hint
 
 
-@pytest.mark.parametrize("name", ["quiet.jsonl", "quiet.parquet", "quiet.json", "quiet.csv"])
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("name", "text", "told"),
     [
-        (line(otlp_span("b", "1")), "traces without a question, an answer or documents 1"),
-        ("", "files without a trace 1"),
-        ("\n", "files without a trace 1"),
+        ("quiet.jsonl", line(otlp_span("b", "1")),
+         "traces without a question, an answer or documents 1"),
+        ("quiet.jsonl", "", "files without a trace 1"),
+        ("quiet.jsonl", "\n", "files without a trace 1"),
+        ("quiet.json", "[]", "files without a trace 1"),
+        ("quiet.csv", "", "files without a trace 1"),
+        ("quiet.parquet", "", "files without a trace 1"),
+        ("quiet.pb", "", "files without a trace 1"),
     ],
-)
+)  # fmt: skip
 def test_a_quiet_file_beside_others_is_counted(
     name: str, text: str, told: str, tmp_path: Path
 ) -> None:
-    if text and name.endswith(("parquet", "csv")):
-        pytest.skip("text of JSON")
     (tmp_path / "good.jsonl").write_text(line(chat("a", "1")), "utf-8")
     (tmp_path / name).write_text(text, "utf-8")
     source = read_traces(["*"], base=tmp_path).samples
