@@ -40,6 +40,7 @@ _SEGMENT: Final = ".jsonl"
 _PART: Final = ".parquet"
 _LOCK: Final = ".receiving"
 _UNFINISHED: Final = ".unfinished"
+_LOST: Final = "the folder or its lock was removed: start the receiver again"
 _PAUSE: Final = 1.0
 _PAUSE_AFTER_ERROR: Final = 60.0
 _BATCH_LINES: Final = 256
@@ -77,6 +78,7 @@ class ReceivedFolder:
         self._queue: list[_Waiting] = []
         self._reserved = 0
         self._ended = False
+        self._lost = False
         self._segment: IO[bytes] | None = None
         self._size = 0
         self._begun = 0.0
@@ -142,33 +144,55 @@ class ReceivedFolder:
                 return
 
     def _store(self, lines: Sequence[bytes]) -> str | None:
-        """Append lines to the segment; why they are not on the disk, or None."""
+        """Append lines to a segment; why they are not on the disk, or None."""
+        content = b"".join(line + b"\n" for line in lines)
         try:
-            segment = self._segment or self._begin_segment()
-            content = b"".join(line + b"\n" for line in lines)
-            start = segment.tell()
-            try:
-                _write_all(segment, content)
-                os.fsync(segment.fileno())
-            except OSError:
-                # Half a line would spoil the next one. After a failed fsync nobody knows what is
-                # on the disk, so that no further line goes into this segment.
-                with suppress(OSError):
-                    segment.truncate(start)
-                self._end_segment()
-                raise
-            self._size += len(content)
+            # A segment that somebody else changed is given up for a new one, once.
+            stored = self._is_ours() and (self._written(content) or self._written(content))
         except OSError as error:
+            if not self._is_ours():
+                return _LOST
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             return "the disk is full" if full else f"the disk fails ({error.strerror})"
-        return None
+        if not self._is_ours():
+            return _LOST
+        return None if stored else "another process changes the segments: end it"
+
+    def _written(self, content: bytes) -> bool:
+        """Append to the segment; False where it was removed, truncated or written to meanwhile."""
+        segment = self._segment
+        if segment is None or not _stands(segment, self._size):
+            self._end_segment()
+            segment = self._begin_segment()
+        try:
+            _write_all(segment, content)
+            os.fsync(segment.fileno())
+        except OSError:
+            # Half a line would spoil the next one. After a failed fsync nobody knows what is
+            # on the disk, so that no further line goes into this segment.
+            with suppress(OSError):
+                segment.truncate(min(self._size, os.fstat(segment.fileno()).st_size))
+            self._end_segment()
+            raise
+        self._size += len(content)
+        return _stands(segment, self._size)
+
+    def _is_ours(self) -> bool:
+        """Whether the lock is in the folder; without it another receiver may write there."""
+        if not self._lost and not _stands(self._lock):
+            self._lost = True
+            print(f"claimflow: {self.folder}: {_LOST}", file=sys.stderr)
+        return not self._lost
 
     def _begin_segment(self) -> IO[bytes]:
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self._number += 1
         path = self.folder / f"{_PREFIX}{moment}-{self._number:04}{_SEGMENT}"
-        # Unbuffered, so that an error comes with the write that caused it.
-        self._segment = segment = path.open("xb", buffering=0)
+        # Unbuffered, so that an error comes with the write that caused it; at the end, so that a
+        # segment that is truncated has no hole.
+        self._segment = segment = open(  # noqa: SIM115
+            path, "xb", buffering=0, opener=_open_to_append
+        )
         self._size, self._begun = 0, time.monotonic()
         _sync_folder(self.folder)
         return segment
@@ -176,9 +200,11 @@ class ReceivedFolder:
     def _end_segment(self) -> None:
         segment, self._segment = self._segment, None
         if segment is not None:
+            stands = _stands(segment)
             with suppress(OSError):
                 segment.close()
-            self._finished.append(Path(segment.name))
+            if stands:
+                self._finished.append(Path(segment.name))
 
     def _convert(self) -> None:
         """The thread that makes parts of segments, and removes what is not needed any more."""
@@ -196,6 +222,8 @@ class ReceivedFolder:
 
     def tidy(self) -> None:
         """Make the parts of finished segments; remove segments with parts, and old parts."""
+        if not self._is_ours():
+            return
         for segment in [*self._finished]:
             part = segment.with_suffix(_PART)
             if segment.exists() and not part.exists() and _make_part(segment, part):
@@ -233,6 +261,20 @@ def _locked(folder: Path) -> IO[bytes]:
         what, hint = "another receiver writes here", "end it, or name another folder"
         raise InputError([Fault(str(folder), what, hint)]) from None
     return lock
+
+
+def _stands(file: IO[bytes], size: int | None = None) -> bool:
+    """Whether an open file is still the one at its path, and has `size` bytes if that is given."""
+    try:
+        at_path = Path(file.name).stat()
+    except OSError:
+        return False
+    found = os.fstat(file.fileno())
+    return os.path.samestat(at_path, found) and size in (None, found.st_size)
+
+
+def _open_to_append(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_APPEND, 0o666)
 
 
 def _write_all(file: IO[bytes], content: bytes) -> None:

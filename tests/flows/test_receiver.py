@@ -3,11 +3,13 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -361,6 +363,72 @@ def test_a_full_disk_is_told_and_loses_nothing(
     assert stored(tmp_path / "in") == ids(range(3))
     # Half a line of the failed write would be told as damaged.
     assert read_traces(["in/*"], base=tmp_path).samples.warnings == ()
+
+
+@pytest.mark.parametrize("change", ["remove", "replace", "truncate", "cut", "extend"])
+def test_a_segment_that_others_change_loses_nothing_later(change: str, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    with receiving(folder) as server:
+        assert post(server.url, export([0]).SerializeToString()).status == 200
+        (segment,) = segments(folder)
+        match change:
+            case "remove":
+                segment.unlink()
+            case "replace":
+                segment.unlink()
+                segment.touch()
+            case "truncate" | "cut":
+                os.truncate(segment, 0 if change == "truncate" else 50)
+            case _:
+                with segment.open("ab") as file:
+                    file.write(b"half a line")
+        assert post(server.url, export([1]).SerializeToString()).status == 200
+        (found,) = [one for one in segments(folder) if trace_id(1) in one.read_text("utf-8")]
+        source = read_traces([f"in/{found.name}"], base=tmp_path).samples
+        assert (source.faults, source.warnings) == ((), ())
+
+
+@pytest.mark.parametrize("change", ["remove", "truncate"])
+def test_a_segment_that_is_changed_while_it_is_written_is_written_again(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    changed: list[Path] = []
+    write_all = received._write_all
+
+    def write(file: Any, content: bytes) -> None:
+        if not changed:
+            changed.extend(segments(folder))
+            if change == "remove":
+                changed[0].unlink()
+            else:
+                os.truncate(changed[0], 0)
+        write_all(file, content)
+
+    with receiving(folder) as server:
+        assert post(server.url, export([0]).SerializeToString()).status == 200
+        monkeypatch.setattr(received, "_write_all", write)
+        assert post(server.url, export([1]).SerializeToString()).status == 200
+        assert all(b"\0" not in path.read_bytes() for path in segments(folder))
+        assert stored(folder) == ids([1])
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_a_receiver_whose_folder_is_removed_takes_nothing(
+    second: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    with receiving(folder) as server:
+        assert post(server.url, export([0]).SerializeToString()).status == 200
+        shutil.rmtree(folder)
+        with receiving(folder) if second else nullcontext() as other:
+            for _ in range(2):
+                answer = post(server.url, export([1]).SerializeToString())
+                assert (answer.status, b"start the receiver again" in answer.body) == (503, True)
+            if other:
+                assert post(other.url, export([2]).SerializeToString()).status == 200
+                assert stored(folder) == ids([2])
+    assert capsys.readouterr().err.count("its lock was removed") == 1
 
 
 def test_a_part_that_cannot_be_made_leaves_its_segment(
