@@ -40,6 +40,9 @@ _CONNECTIONS: Final = 256
 _CLOSE_SECONDS: Final = 10.0
 _LINGER_SECONDS: Final = 2.0
 _BLOCK: Final = 1 << 20
+_GZIP_MEMBERS: Final = 64
+"""Members of one gzip body; each takes memory and a copy of what follows it."""
+
 _JSON: Final = "application/json"
 _PROTOBUF: Final = "application/x-protobuf"
 _METHOD: Final = "POST"
@@ -106,7 +109,7 @@ class Receiver(ThreadingHTTPServer):
             raise InputError([Fault(f"--port {port}", what, hint)]) from error
         named = (host, "127.0.0.1", "localhost", "[::1]")
         # The token is what protects a receiver that goes by other names.
-        self.hosts = None if token else {f"{name}:{self.server_port}" for name in named}
+        self.hosts = None if token else {f"{name.lower()}:{self.server_port}" for name in named}
 
     @property
     def url(self) -> str:
@@ -253,7 +256,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
     def _checked_signal(self) -> protobuf.Signal:
         """What kind of export a request is, from its headers alone; raises `_RefusedError`."""
         server = self.server
-        hosts = self.headers.get_all("Host", [])
+        hosts = [host.strip().lower() for host in self.headers.get_all("Host", [])]
         if server.hosts is not None and hosts not in ([host] for host in server.hosts):
             # Names of others that resolve to this address (DNS rebinding).
             raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST, f"the endpoint is {server.url}")
@@ -297,7 +300,10 @@ class _RequestHandler(BaseHTTPRequestHandler):
                 raise _RefusedError(HTTPStatus.BAD_REQUEST, "a Content-Length beside chunks")
             content = b"".join(self._chunks())
         else:
-            length = self.headers.get("Content-Length", "")
+            lengths = {*self.headers.get_all("Content-Length", [""])}
+            if len(lengths) > 1:
+                raise _RefusedError(HTTPStatus.BAD_REQUEST, "send one Content-Length")
+            (length,) = lengths
             if not (length.isascii() and length.isdigit()):
                 raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "send a Content-Length")
             if len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
@@ -333,11 +339,22 @@ class _RequestHandler(BaseHTTPRequestHandler):
             pass
 
     def _decompressed(self, content: bytes) -> Iterator[bytes]:
-        """The blocks of a gzip body; a bomb ends at the limit of a request."""
+        """The blocks of a gzip body of any members; a bomb ends at the limit of a request."""
         decompressor = zlib.decompressobj(wbits=31)
         left = BODY_BYTES
+        members = 1
         try:
-            while not decompressor.eof:
+            while True:
+                if decompressor.eof:
+                    # Zeros may pad a file of gzip.
+                    content = decompressor.unused_data.lstrip(b"\0")
+                    if not content:
+                        return
+                    members += 1
+                    if members > _GZIP_MEMBERS:
+                        message = f"the gzip body has more than {_GZIP_MEMBERS} members"
+                        raise _RefusedError(HTTPStatus.BAD_REQUEST, f"{message}: write one")
+                    decompressor = zlib.decompressobj(wbits=31)
                 block = decompressor.decompress(content, _BLOCK)
                 content = decompressor.unconsumed_tail
                 if not block and not content and not decompressor.eof:
@@ -419,7 +436,10 @@ def _decoded_json(content: bytes) -> Any:
 
 
 def _export(signal: protobuf.Signal, document: Mapping[str, Any]) -> Export | None:
-    """What is kept of a document of OTLP JSON; None where it has another shape."""
+    """What is kept of a document of OTLP JSON; None where it has another shape.
+
+    Raises `_RefusedError` for what readers would not take.
+    """
     resources, scopes, members = (
         ("resourceSpans", "scopeSpans", "spans")
         if signal == "traces"
@@ -437,10 +457,19 @@ def _export(signal: protobuf.Signal, document: Mapping[str, Any]) -> Export | No
                 count += len(kept)
                 scope[members] = kept
         whole = {resources: document.get(resources, [])}
-        line = json.dumps(whole, separators=(",", ":")).encode() if count else None
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        line = _encoded(whole) if count else None
+    except (AttributeError, KeyError, TypeError, RecursionError):
         return None
     return Export(line, count, rejected)
+
+
+def _encoded(whole: dict[str, Any]) -> bytes:
+    """The line of an export; raises `_RefusedError` for numbers that JSON cannot hold."""
+    try:
+        return json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
+    except ValueError:
+        message = "a number is too large for JSON: send it as text"
+        raise _RefusedError(HTTPStatus.BAD_REQUEST, message) from None
 
 
 def _has_ids(member: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import os
 import shutil
 import signal
@@ -141,11 +142,18 @@ def test_spans_without_ids_are_rejected_and_the_others_stored(tmp_path: Path) ->
         (b'{"resourceSpans": [1]}', {}, 400),
         (b'{"resourceSpans": [{"scopeSpans": [{"spans": [1]}]}]}', {}, 400),
         (b'{"resourceSpans": [NaN]}', {}, 400),
+        (json_export(json_span(0)).replace(b'"chat"', b"1e999"), {}, 400),
+        (json_export(json_span(0)).replace(b'"chat"', b"-1e999"), {}, 400),
+        (json_export(json_span(0)).replace(b'"chat"', b"9" * 5_000), {}, 400),
+        (json_export(json_span(0)).replace(b"chat", rb"\ud800"), {}, 400),
         (b"[" * 100_000, {}, 400),
         (b"\xff", {}, 400),
         (b"\xff", {"Content_Type": PROTOBUF}, 400),
         (b"plain", {"Content_Encoding": "gzip"}, 400),
         (gzip.compress(b"{}", mtime=0)[:-9], {"Content_Encoding": "gzip"}, 400),
+        (gzip.compress(b"{}", mtime=0) + b"more", {"Content_Encoding": "gzip"}, 400),
+        (gzip.compress(b"{}", mtime=0) + gzip.compress(b"", mtime=0)[:-1], {"Content_Encoding": "gzip"}, 400),
+        (gzip.compress(b"{}", mtime=0) + gzip.compress(b"", mtime=0) * 64, {"Content_Encoding": "gzip"}, 400),
         (b"{}", {"Content_Encoding": "zstd"}, 415),
         (b"{}", {"Content_Type": "text/plain"}, 415),
         (b"{}", {"path": "/v1/metrics"}, 404),
@@ -163,6 +171,38 @@ def test_what_cannot_be_taken_is_refused(
         if kind == JSON:
             assert json.loads(answer.body)["message"]
         assert post(server.url, json_export(json_span(0)), JSON).status == 200
+
+
+def test_a_gzip_body_may_have_members(tmp_path: Path) -> None:
+    message = export(range(2)).SerializeToString()
+    body = gzip.compress(message[:100]) + gzip.compress(message[100:]) + bytes(8)
+    with receiving(tmp_path / "in") as server:
+        assert post(server.url, body, Content_Encoding="gzip").status == 200
+    assert stored(tmp_path / "in") == ids(range(2))
+
+
+@pytest.mark.parametrize(("lengths", "status"), [(("{}", "{}"), 200), (("{}", "2"), 400)])
+def test_lengths_that_differ_are_refused(
+    lengths: tuple[str, str], status: int, tmp_path: Path
+) -> None:
+    body = json_export(json_span(0))
+    with receiving(tmp_path / "in") as server:
+        host, port = urlsplit(server.url).netloc.split(":")
+        more = "".join(f"Content-Length: {length.format(len(body))}\r\n" for length in lengths)
+        head = f"POST /v1/traces HTTP/1.1\r\nHost: LOCALHOST:{port}\r\nContent-Type: {JSON}\r\n"
+        with socket.create_connection((host, port), SECONDS) as client:
+            client.sendall(f"{head}{more}\r\n".encode() + body)
+            assert client.recv(999).startswith(f"HTTP/1.1 {status} ".encode())
+
+
+def test_doubles_without_a_number_are_stored_as_texts(tmp_path: Path) -> None:
+    request = export([0])
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    for number in (math.nan, math.inf, -math.inf):
+        span.attributes.add(key=str(number)).value.double_value = number
+    with receiving(tmp_path / "in") as server:
+        assert post(server.url, request.SerializeToString()).status == 200
+    assert stored(tmp_path / "in") == ids([0])
 
 
 @given(body=st.binary(max_size=200) | st.text(max_size=99).map(str.encode))
