@@ -9,6 +9,7 @@ spans once. A segment that an earlier process left behind becomes a part likewis
 import errno
 import fcntl
 import os
+import re
 import sys
 import threading
 import time
@@ -17,6 +18,8 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Final
+
+from pydantic_core import from_json
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.pipeline.limits import RECORD_BYTES
@@ -38,6 +41,9 @@ _KEPT_SECONDS: Final = 600.0
 _PREFIX: Final = "received-"
 _SEGMENT: Final = ".jsonl"
 _PART: Final = ".parquet"
+_OWN: Final = re.compile(r"received-\d{8}T\d{6}\.\d{6}-\d{4,}")
+"""The names that a receiver gives, without their endings; files of other names are the user's."""
+
 _LOCK: Final = ".receiving"
 _UNFINISHED: Final = ".unfinished"
 _LOST: Final = "the folder or its lock was removed: start the receiver again"
@@ -84,8 +90,8 @@ class ReceivedFolder:
         self._begun = 0.0
         self._number = 0
         # What an earlier process left is finished; a segment of this one is when it ends.
-        self._finished = sorted(folder.glob(f"{_PREFIX}*{_SEGMENT}"))
-        for file in folder.glob(f".*{_UNFINISHED}"):
+        self._finished = _own(folder, _SEGMENT)
+        for file in _own(folder, _PART + _UNFINISHED, "."):
             file.unlink()
         self._writer = threading.Thread(target=self._write, name="received-segments")
         self._converter = threading.Thread(target=self._convert, name="received-parts")
@@ -220,20 +226,33 @@ class ReceivedFolder:
                 if self._changed.wait_for(lambda: self._ended, pause):
                     return
 
+    def _is_done(self, segment: Path) -> bool:
+        """Make the part of a segment, and remove the segment later; whether no more is to do."""
+        if not segment.exists():
+            return True
+        part = segment.with_suffix(_PART)
+        if not part.exists() and _make_part(segment, part):
+            _sync_folder(self.folder)
+        # A line that is cut off was not accepted, but is nobody's to remove.
+        if part.exists():
+            done = time.time() - part.stat().st_mtime >= _KEPT_SECONDS
+            removed = done
+        else:
+            done, removed = True, segment.stat().st_size == 0
+        if removed:
+            segment.unlink()
+        return done
+
     def tidy(self) -> None:
         """Make the parts of finished segments; remove segments with parts, and old parts."""
         if not self._is_ours():
             return
         for segment in [*self._finished]:
-            part = segment.with_suffix(_PART)
-            if segment.exists() and not part.exists() and _make_part(segment, part):
-                _sync_folder(self.folder)
-            if not part.exists() or time.time() - part.stat().st_mtime >= _KEPT_SECONDS:
-                segment.unlink(missing_ok=True)
+            if self._is_done(segment):
                 self._finished.remove(segment)
         if self._keep is not None:
             oldest = time.time() - self._keep.total_seconds()
-            for part in self.folder.glob(f"{_PREFIX}*{_PART}"):
+            for part in _own(self.folder, _PART):
                 if part.stat().st_mtime < oldest:
                     part.with_suffix(_SEGMENT).unlink(missing_ok=True)
                     part.unlink()
@@ -242,6 +261,15 @@ class ReceivedFolder:
 def is_waiting(folder: Path) -> bool:
     """Whether a folder is one of a receiver, and has nothing that was received."""
     return (folder / _LOCK).exists() and not any(folder.glob(f"{_PREFIX}*"))
+
+
+def _own(folder: Path, ending: str, start: str = "") -> list[Path]:
+    """The files in a folder that receivers made, by their names, in order."""
+    return sorted(
+        path
+        for path in folder.glob(f"{start}{_PREFIX}*{ending}")
+        if _OWN.fullmatch(path.name.removeprefix(start).removesuffix(ending))
+    )
 
 
 def _locked(folder: Path) -> IO[bytes]:
@@ -294,10 +322,13 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _lines(segment: Path) -> Iterator[bytes]:
-    """The whole lines of a segment; the last one is no line where a process was killed."""
+    """The whole lines of a segment; the last one may be cut off where a process was killed."""
     with segment.open("rb") as file:
         while (line := file.readline(RECORD_BYTES)).endswith(b"\n"):
             yield line[:-1]
+    with suppress(ValueError):
+        if isinstance(from_json(line), dict):
+            yield line
 
 
 def _make_part(segment: Path, part: Path) -> bool:

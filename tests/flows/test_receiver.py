@@ -43,6 +43,7 @@ from tests.flows.receiving import (
     trace_id,
 )
 
+GZIP = gzip.compress(b"{}", mtime=0)
 TOKEN = "a token of the tests"
 
 
@@ -150,10 +151,10 @@ def test_spans_without_ids_are_rejected_and_the_others_stored(tmp_path: Path) ->
         (b"\xff", {}, 400),
         (b"\xff", {"Content_Type": PROTOBUF}, 400),
         (b"plain", {"Content_Encoding": "gzip"}, 400),
-        (gzip.compress(b"{}", mtime=0)[:-9], {"Content_Encoding": "gzip"}, 400),
-        (gzip.compress(b"{}", mtime=0) + b"more", {"Content_Encoding": "gzip"}, 400),
-        (gzip.compress(b"{}", mtime=0) + gzip.compress(b"", mtime=0)[:-1], {"Content_Encoding": "gzip"}, 400),
-        (gzip.compress(b"{}", mtime=0) + gzip.compress(b"", mtime=0) * 64, {"Content_Encoding": "gzip"}, 400),
+        (GZIP[:-9], {"Content_Encoding": "gzip"}, 400),
+        (GZIP + b"more", {"Content_Encoding": "gzip"}, 400),
+        (GZIP + GZIP[:-1], {"Content_Encoding": "gzip"}, 400),
+        (GZIP * 65, {"Content_Encoding": "gzip"}, 400),
         (b"{}", {"Content_Encoding": "zstd"}, 415),
         (b"{}", {"Content_Type": "text/plain"}, 415),
         (b"{}", {"path": "/v1/metrics"}, 404),
@@ -368,16 +369,39 @@ def test_an_old_segment_becomes_a_part(tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_a_killed_receiver_left_is_recovered(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    for name in ("received-1", "received-2"):
-        number = int(name[-1])
+    for number in (1, 2):
+        name = f"received-20260101T000000.000000-{number:04}"
         document = json.dumps(protobuf.decode("traces", export([number]).SerializeToString()))
         # The last line was being written.
         (folder / f"{name}.jsonl").write_text(f"{document}\n{document[:99]}", "utf-8")
-    (folder / ".received-1.parquet.unfinished").write_bytes(b"half a file")
+    (folder / f".{name}.parquet.unfinished").write_bytes(b"half a file")
     with receiving(folder):
         wait_for(lambda: len(parts(folder)) == 2)
     assert stored(folder) == ids([1, 2])
     assert not [*folder.glob(".*unfinished")]
+
+
+def test_files_of_others_and_lines_without_an_end_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    document = json.dumps(protobuf.decode("traces", export([1, 2]).SerializeToString()))
+    own = "received-20260101T000000.000000"
+    left = {
+        "received-mine.jsonl": document,
+        ".mine.unfinished": "half",
+        f"{own}-0001.jsonl": document[:99],
+        f"{own}-0002.jsonl": "",
+        f"{own}-0003.jsonl": document,
+    }
+    for name, text in left.items():
+        (folder / name).write_text(text, "utf-8")
+    with receiving(folder):
+        wait_for(lambda: parts(folder) and not (folder / f"{own}-0002.jsonl").exists())
+    del left[f"{own}-0002.jsonl"]
+    assert {name: (folder / name).read_text("utf-8") for name in left} == left
+    assert [path.stem for path in parts(folder)] == [f"{own}-0003"]
+    (folder / f"{own}-0001.jsonl").unlink()
+    assert stored(folder) == ids([1, 2])
 
 
 @pytest.mark.parametrize("where", ["write", "fsync"])
@@ -494,13 +518,14 @@ def test_a_part_that_cannot_be_made_leaves_its_segment(
 def test_old_parts_are_removed_where_that_is_asked_for(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    for name, days in (("received-1", 8), ("received-2", 6), ("other", 8)):
+    first, second = (f"received-20260101T000000.000000-{number:04}" for number in (1, 2))
+    for name, days in ((first, 8), (second, 6), ("received-mine", 8)):
         (folder / f"{name}.parquet").write_bytes(b"")
         moment = time.time() - days * 86_400
         os.utime(folder / f"{name}.parquet", (moment, moment))
     with receiving(folder, keep=timedelta(days=7)):
         wait_for(lambda: len(parts(folder)) == 2)
-    assert [path.stem for path in parts(folder)] == ["other", "received-2"]
+    assert [path.stem for path in parts(folder)] == [second, "received-mine"]
 
 
 def test_nothing_is_taken_after_the_end(tmp_path: Path) -> None:
