@@ -27,6 +27,11 @@ _RESOURCES: Final = b"\n"
 _IDS: Final = frozenset({"traceId", "spanId", "parentSpanId"})
 """The bytes that OTLP JSON writes as hexadecimal digits, not in base64 as protobuf does."""
 
+_VARINT_BITS: Final = 63
+_SIZED: Final = 2
+_FIXED_BYTES: Final = (0, 8, 0, 0, 0, 4)
+"""Bytes of values by the last three bits of their tag; groups (3, 4) have none of their own."""
+
 _TRACE_ID_BYTES: Final = 16
 
 _DAMAGED: Final = RecordError("no message of OTLP", "write the file again as OTLP protobuf")
@@ -125,6 +130,76 @@ def decode(signal: Signal, content: bytes) -> dict[str, Any] | None:
         return _object(message)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def has_more_messages(signal: Signal, content: bytes, limit: int) -> bool:
+    """Whether a message holds more than `limit` others; what is damaged is not counted on.
+
+    Told from the bytes, since messages without content take far more memory than bytes.
+    """
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
+    from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+    if len(content) <= 2 * limit:
+        return False
+    outer = (TracesData if signal == "traces" else LogsData).DESCRIPTOR
+    kinds: dict[str, dict[int, str]] = {}
+    _add_kinds(outer, kinds)
+    try:
+        within = _messages_within(content, outer.full_name, kinds)
+        return any(number > limit for number, _ in enumerate(within, 1))
+    except IndexError:
+        return False
+
+
+def _messages_within(content: bytes, outer: str, kinds: dict[str, dict[int, str]]) -> Iterator[str]:
+    """The kind of each message in a message; raises `IndexError` where it is damaged."""
+    waiting = [(0, len(content), outer)]
+    while waiting:
+        at, end, kind = waiting.pop()
+        members = kinds[kind]
+        while at < end:
+            tag, at = _read_varint(content, at)
+            wire = tag & 7
+            if wire == _SIZED:
+                size, at = _read_varint(content, at)
+                if member := members.get(tag >> 3):
+                    yield member
+                    waiting.append((at, min(at + size, end), member))
+                at += size
+            elif wire:
+                # What a group holds is read as if it stood here.
+                at += _FIXED_BYTES[wire]
+            else:
+                _, at = _read_varint(content, at)
+
+
+def _add_kinds(descriptor: Any, kinds: dict[str, dict[int, str]]) -> None:
+    """Add the fields of a kind of message that are messages, and those of their kinds."""
+    members = {
+        field.number: field.message_type for field in descriptor.fields if field.message_type
+    }
+    kinds[descriptor.full_name] = {number: kind.full_name for number, kind in members.items()}
+    for kind in members.values():
+        if kind.full_name not in kinds:
+            _add_kinds(kind, kinds)
+
+
+def _read_varint(content: bytes, at: int) -> tuple[int, int]:
+    """(number, where it ends) of what `_varint` writes."""
+    byte = content[at]
+    if byte < 0x80:
+        return byte, at + 1
+    found = shift = 0
+    while True:
+        byte = content[at]
+        found |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return found, at
+        shift += 7
+        if shift > _VARINT_BITS:
+            raise IndexError
 
 
 def _object(message: Any) -> dict[str, Any]:

@@ -40,6 +40,12 @@ _CONNECTIONS: Final = 256
 _CLOSE_SECONDS: Final = 10.0
 _LINGER_SECONDS: Final = 2.0
 _BLOCK: Final = 1 << 20
+OBJECTS: Final = 500_000
+"""Objects of a request, each of which takes more memory and time than its bytes: spans, and what
+they hold, such as an attribute and its value."""
+
+_TEXT: Final = re.compile(rb'"(?:[^"\\]+|\\.)*+"', re.DOTALL)
+
 _GZIP_MEMBERS: Final = 64
 """Members of one gzip body; each takes memory and a copy of what follows it."""
 
@@ -369,6 +375,9 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
     def _parsed(self, signal: protobuf.Signal, content: bytes) -> Export:
         with self.server.parsing:
+            if self._has_too_many_objects(signal, content):
+                message = f"a request has at most {OBJECTS:,} objects: send fewer spans at once"
+                raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
             if self._kind() == _PROTOBUF:
                 document: Any = protobuf.decode(signal, content)
             else:
@@ -379,6 +388,15 @@ class _RequestHandler(BaseHTTPRequestHandler):
         if export.line is not None and len(export.line) >= RECORD_BYTES:
             raise _too_large()
         return export
+
+    def _has_too_many_objects(self, signal: protobuf.Signal, content: bytes) -> bool:
+        if self._kind() == _PROTOBUF:
+            return protobuf.has_more_messages(signal, content, OBJECTS)
+        # Brackets in texts, such as those of code, are no objects.
+        return (
+            content.count(b"{") + content.count(b"[") > OBJECTS
+            and sum(map(_TEXT.sub(b"", content).count, (b"{", b"["))) > OBJECTS
+        )
 
     def _accepted(self, signal: protobuf.Signal, rejected: int) -> bytes:
         """The response of an export, which says how many members were rejected, and why."""

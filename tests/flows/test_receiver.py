@@ -228,6 +228,26 @@ def test_a_body_that_is_too_large_is_refused(
         assert post(server.url, blocks, JSON).status == 413
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"\x0a\0" * 600_000, PROTOBUF, 413),
+        # Behind an unknown group; scopes of one resource.
+        (b"\x13\x14" + b"\x0a\0" * 600_000, PROTOBUF, 413),
+        (b"\x0a\x80\x9f\x49" + b"\x12\0" * 600_000, PROTOBUF, 413),
+        (b'{"resourceSpans": [' + b"{}," * 600_000 + b"{}]}", JSON, 413),
+        (b'{"resourceSpans": [' + b"[]," * 600_000 + b"{}]}", JSON, 413),
+        (json_export(json_span(0, text="{[" * 400_000)), JSON, 200),
+        (json_export(json_span(0, text='"\\{' * 600_000)), JSON, 200),
+        (export([0], text="\n\n" * 600_000).SerializeToString(), PROTOBUF, 200),
+    ],
+    ids=range(8),
+)
+def test_many_tiny_objects_are_refused(body: bytes, kind: str, status: int, tmp_path: Path) -> None:
+    with receiving(tmp_path / "in") as server:
+        assert post(server.url, body, kind).status == status
+
+
 def test_an_exporter_is_told_to_come_back_when_there_is_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
