@@ -37,6 +37,10 @@ REQUEST_SECONDS: Final = 30.0
 """How long a connection may wait for a request, and how long a request may take to arrive."""
 
 _CONNECTIONS: Final = 256
+_BUSY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+    b"Content-Length: 0\r\nConnection: close\r\n\r\n"
+)
 _CLOSE_SECONDS: Final = 10.0
 _LINGER_SECONDS: Final = 2.0
 _BLOCK: Final = 1 << 20
@@ -105,6 +109,8 @@ class Receiver(ThreadingHTTPServer):
         self.parsing = threading.Lock()
         self._changed = threading.Condition()
         self._connections = 0
+        # Those without a request whose headers are here, the one that waits longest first.
+        self._waiting: dict[socket.socket, None] = {}
         self._answering = 0
         if ":" in host:
             self.address_family = socket.AF_INET6
@@ -126,12 +132,34 @@ class Receiver(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """As in `ThreadingMixIn`, for a number of connections that is bounded."""
         with self._changed:
-            busy = self._connections >= _CONNECTIONS
-            self._connections += not busy
+            full = self._connections >= _CONNECTIONS
+            # The one that has waited longest ends by itself then.
+            oldest = next(iter(self._waiting), None) if full else None
+            if oldest is not None:
+                del self._waiting[oldest]
+            busy = full and oldest is None
+            if not busy:
+                self._connections += 1
+                self._waiting[request] = None
+        if oldest is not None:
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
         if busy:
+            with suppress(OSError):
+                request.sendall(_BUSY)
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
+
+    def wait_began(self, connection: socket.socket) -> None:
+        """A connection waits for a request, and may be closed for a new connection."""
+        with self._changed:
+            self._waiting.setdefault(connection)
+
+    def wait_ended(self, connection: socket.socket) -> None:
+        """A connection has a request, or has ended."""
+        with self._changed:
+            self._waiting.pop(connection, None)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """As in `ThreadingMixIn`; counted."""
@@ -139,6 +167,7 @@ class Receiver(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             with self._changed:
+                self._waiting.pop(request, None)
                 self._connections -= 1
 
     def answer_began(self, change: int) -> None:
@@ -205,6 +234,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
 
     def handle_one_request(self) -> None:
         """As in the base class, with a deadline for the whole request."""
+        self.server.wait_began(self.connection)
         self._source.allow(IDLE_SECONDS)
         try:
             begun = self._reader.peek(1)
@@ -224,6 +254,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         """Log no requests."""
 
     def do_POST(self) -> None:
+        self.server.wait_ended(self.connection)
         self.server.answer_began(1)
         try:
             self._answer()

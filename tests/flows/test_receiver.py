@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -271,6 +271,36 @@ def test_slow_clients_are_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 client.sendall(start)
                 told = b"".join(iter(lambda client=client: client.recv(999), b""))
                 assert told.startswith(b"HTTP/1.1 408" if start.endswith(b"{") else b"")
+
+
+def test_connections_that_wait_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver, "_CONNECTIONS", 3)
+    with receiving(tmp_path / "in") as server, ExitStack() as stack:
+        address = urlsplit(server.url).netloc.split(":")
+        clients = [
+            stack.enter_context(socket.create_connection(address, SECONDS)) for _ in range(3)
+        ]
+        # Half a head is no request.
+        clients[0].sendall(b"POST /v1/traces HTTP/1.1\r\n")
+        assert post(server.url, json_export(json_span(0)), JSON).status == 200
+        assert clients[0].recv(99) == b""
+        clients[1].settimeout(0.05)
+        with pytest.raises(TimeoutError):
+            clients[1].recv(99)
+
+
+def test_a_connection_is_refused_when_all_others_are_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "_CONNECTIONS", 1)
+    with receiving(tmp_path / "in") as server:
+        host = urlsplit(server.url).netloc
+        head = f"POST /v1/traces HTTP/1.1\r\nHost: {host}\r\nContent-Type: {JSON}\r\n"
+        with socket.create_connection(host.split(":"), SECONDS) as client:
+            client.sendall(f"{head}Content-Length: 9\r\n\r\n".encode())
+            wait_for(lambda: server._answering)
+            with socket.create_connection(host.split(":"), SECONDS) as other:
+                assert other.recv(999).startswith(b"HTTP/1.1 503 ")
 
 
 def test_bytes_that_drip_do_not_prolong_a_request(
