@@ -16,6 +16,8 @@ from claimflow.flows.store.sendings import (
     Sending,
     begin_sending,
     end_sending,
+    has_ended,
+    pipeline_of,
     record_sent,
     sent_before,
     unfinished_sendings,
@@ -31,7 +33,8 @@ class Delivered(NamedTuple):
     """What became of the evaluations of a run.
 
     `earlier` are those that the target had taken before. By reason, `left_out` counts those that it
-    cannot have, and `refused` those that its server refused.
+    cannot have, and `refused` those that its server refused. `skipped` is why an earlier sending
+    was left as it is.
     """
 
     run_id: str
@@ -43,10 +46,14 @@ class Delivered(NamedTuple):
     left_out: Counter[str]
     refused: Counter[str]
     verb: str = "sent"
+    skipped: str = ""
 
     @property
     def lines(self) -> list[str]:
         """What to tell of it, one line for each fact."""
+        if self.skipped:
+            again = f"to mend it, claimflow send {self.run_id} --to {self.target}"
+            return [f"{self.target}: run {self.run_id}: skipped: {self.skipped}; {again}"]
         one = "run" if self.samples == 0 else "evaluation"
         sent = f"{self.sent:,} {one}{'' if self.sent == 1 else 's'} {self.verb}"
         was = "was" if self.earlier == 1 else "were"
@@ -76,19 +83,72 @@ def send(
     """Send what a target has not taken yet of the scores of a run; with `again` all of them.
 
     With `earlier`, sendings of older runs of the pipeline that did not end come first. Raises
-    `InputError` where the target cannot be used; the next call goes on from there.
+    `InputError` where the target cannot be used, or the run lacks the metrics; nothing is recorded
+    then. After other errors the next call goes on from there.
     """
     sending = Sending(run_id, target, tuple(metrics))
-    begin_sending(store, sending)
     found = target_of(target)
-    open_ = unfinished_sendings(store, run_id, target) if earlier else [sending]
-    until = next(place for place, one in enumerate(open_) if one.run_id == run_id)
     with closing(found) if isinstance(found, Target) else closing(_Nothing()):
-        for one in open_[: until + 1]:
-            if isinstance(found, Target):
-                yield _deliver(store, one, found, again=again)
-            else:
-                yield _log_run(store, one, found, again=again)
+        found.address()
+        RunEvaluations(store, sending)
+        if not has_ended(store, run_id, target) or _has_new(store, sending, found, again=again):
+            begin_sending(store, sending)
+        if earlier:
+            pipeline = pipeline_of(store, run_id)
+            open_ = unfinished_sendings(store, pipeline, target, before=run_id)
+            yield from _send_open(store, open_, found, again=again)
+        yield _send_one(store, sending, found, again=again)
+
+
+def send_missing(store: Store, pipeline: str, target: str) -> Iterator[Delivered]:
+    """Send what sendings of a pipeline to a target that did not end have left.
+
+    Raises `InputError` where there are some and the target cannot be used.
+    """
+    open_ = unfinished_sendings(store, pipeline, target)
+    if not open_:
+        return
+    found = target_of(target)
+    with closing(found) if isinstance(found, Target) else closing(_Nothing()):
+        yield from _send_open(store, open_, found, again=False)
+
+
+def _send_open(
+    store: Store, open_: Iterable[Sending], found: Target | RunTarget, *, again: bool
+) -> Iterator[Delivered]:
+    """Send what is left of earlier sendings; one that its run cannot have is told and skipped."""
+    for one in open_:
+        try:
+            RunEvaluations(store, one)
+        except InputError as error:
+            none = Counter[str]()
+            why = str(error).replace("\n", "; ")
+            yield Delivered(one.run_id, one.target, 0, 0, 0, 0, none, none, skipped=why)
+            continue
+        yield _send_one(store, one, found, again=again)
+
+
+def _send_one(
+    store: Store, sending: Sending, found: Target | RunTarget, *, again: bool
+) -> Delivered:
+    if isinstance(found, Target):
+        return _deliver(store, sending, found, again=again)
+    return _log_run(store, sending, found, again=again)
+
+
+def _has_new(store: Store, sending: Sending, found: Target | RunTarget, *, again: bool) -> bool:
+    """Whether there is something of a sending that the target has not taken, or shall again."""
+    if again:
+        return True
+    address = content_key("address", found.address())
+    if not isinstance(found, Target):
+        key = content_key("run", sending.run_id, sending.target)
+        return not sent_before(store, address, [key])
+    for batch in RunEvaluations(store, sending).batches():
+        ids = [one.evaluation_id for one in _fitting(batch, found, Counter())]
+        if len(sent_before(store, address, ids)) < len(ids):
+            return True
+    return False
 
 
 class _Nothing:

@@ -41,16 +41,43 @@ def end_sending(store: Store, sending: Sending) -> None:
         )
 
 
-def unfinished_sendings(store: Store, run_id: str, target: str) -> list[Sending]:
-    """The sendings to a target that have not ended, of the pipeline of a run, the oldest first."""
+def has_ended(store: Store, run_id: str, target: str) -> bool:
+    """Whether the newest sending of a run to a target ended."""
+    with store.reading() as connection:
+        rows = connection.execute(
+            "SELECT ended_at FROM audit.sendings "
+            "WHERE run_id = $run AND target = $target AND ended_at IS NOT NULL",
+            {"run": run_id, "target": target},
+        ).fetchall()
+    return bool(rows)
+
+
+def unfinished_sendings(
+    store: Store, pipeline: str, target: str, before: str | None = None
+) -> list[Sending]:
+    """The sendings to a target that have not ended, of the runs of a pipeline, the oldest first.
+
+    With `before` only those of runs that are older than this one.
+    """
     with store.reading() as connection:
         rows = connection.execute(
             "SELECT run_id, target, metrics FROM audit.sendings JOIN audit.runs USING (run_id) "
-            "WHERE target = $target AND sendings.ended_at IS NULL AND pipeline = "
-            "(SELECT pipeline FROM audit.runs WHERE run_id = $run) ORDER BY started_at, run_id",
-            {"run": run_id, "target": target},
+            "WHERE target = $target AND sendings.ended_at IS NULL AND pipeline = $pipeline "
+            "AND ($before IS NULL OR EXISTS (FROM audit.runs AS newer WHERE newer.run_id = $before "
+            "AND (runs.started_at, runs.run_id) < (newer.started_at, newer.run_id))) "
+            "ORDER BY started_at, run_id",
+            {"pipeline": pipeline, "target": target, "before": before},
         ).fetchall()
     return [Sending(run, name, tuple(metrics)) for run, name, metrics in rows]
+
+
+def pipeline_of(store: Store, run_id: str) -> str:
+    """The pipeline of a run."""
+    with store.reading() as connection:
+        ((pipeline,),) = connection.execute(
+            "SELECT pipeline FROM audit.runs WHERE run_id = $run", {"run": run_id}
+        ).fetchall()
+    return str(pipeline)
 
 
 def sent_before(store: Store, address: str, ids: Sequence[str]) -> set[str]:

@@ -19,6 +19,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline import schedules
 from claimflow.flows.sending import endpoint
+from claimflow.flows.store.sendings import Sending, begin_sending, end_sending
 from claimflow.flows.store.store import Store
 from tests.flows.trace_servers import Got, Said, TraceServer, langfuse, phoenix, records
 from tests.flows.traced_runs import put_many, put_traced, score, span, trace, traced
@@ -365,6 +366,62 @@ def test_unknown_targets_and_metrics_are_answered_with_the_nearest(
     assert "did you mean 'langfuse'?" in capsys.readouterr().err
     assert send(store, "--to", "otlp", "--metrics", "faithfulnes") == 2
     assert "did you mean 'faithfulness'?" in capsys.readouterr().err
+
+
+def sendings(store: Store) -> list[tuple[str, list[str], bool]]:
+    """The sendings in the store: target, metrics, and whether it ended."""
+    with store.reading() as connection:
+        return connection.execute(
+            "SELECT target, metrics, ended_at IS NOT NULL FROM audit.sendings"
+        ).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("options", "unset"),
+    [
+        (("--to", "otlp", "--metrics", "faithfullness"), ""),
+        (("--to", "foo"), ""),
+        (("--to", "otlp"), "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        (("--to", "mlflow"), ""),
+    ],
+)
+def test_a_sending_that_cannot_be_is_not_stored(
+    options: tuple[str, ...], unset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, run_id = put_many(tmp_path, 2)
+    if unset:
+        monkeypatch.delenv(unset)
+    assert send(store, *options) == 2
+    assert sendings(store) == []
+    done = Sending(run_id, options[1], ())
+    begin_sending(store, done)
+    end_sending(store, done)
+    assert send(store, *options) == 2
+    assert sendings(store) == [(options[1], [], True)]
+
+
+def test_an_ended_sending_stays_so_unless_there_is_something_new(
+    server: TraceServer, tmp_path: Path
+) -> None:
+    store, _ = put_many(tmp_path, 2)
+    assert send(store, "--to", "otlp") == 0
+    assert send(store, "--to", "otlp", "--metrics", "faithfulness") == 0
+    assert sendings(store) == [("otlp", [], True)]
+    server.answer = lambda _: Said(500)
+    assert send(store, "--to", "otlp", "--again") == 2
+    assert sendings(store) == [("otlp", [], False)]
+
+
+def test_an_earlier_sending_of_an_unknown_metric_is_skipped(
+    server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, first = put_many(tmp_path, 2)
+    begin_sending(store, Sending(first, "otlp", ("faithfullness",)))
+    _, second = put_many(tmp_path, 2)
+    assert send(store, "--to", "otlp") == 0
+    printed = capsys.readouterr().out
+    assert f"otlp: run {first}: skipped: --metrics: no step makes the metric" in printed
+    assert f"otlp: run {second}: 2 evaluations sent" in printed
 
 
 KILLED = """
