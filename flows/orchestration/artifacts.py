@@ -1,5 +1,6 @@
 """Prefect artifacts that show a run, and the final state of its flow run."""
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -53,21 +54,28 @@ def write_report(run: RunDocument, folder: Path) -> None:
     _logging_errors("the report could not be written", page)
 
 
-def send_scores(store: Store, run_id: str, targets: Sequence[Mapping[str, Any]]) -> list[str]:
+def send_scores(
+    store: Store, pipeline: str, run_id: str | None, targets: Sequence[Mapping[str, Any]]
+) -> list[str]:
     """Send the scores of a run, and of earlier ones that were not sent; returns what failed.
 
-    `targets` are those of a schedules file. An error of one of them is logged, and the others go
-    on.
+    Without a run only what is missing of earlier ones of the pipeline is sent. `targets` are those
+    of a schedules file. An error of one of them is logged, and the others go on.
     """
-    from claimflow.flows.sending.delivery import send
+    from claimflow.flows.sending.delivery import send, send_missing
 
     unsent = []
     for one in targets:
 
         def deliver(to: str = one["to"], metrics: Sequence[str] = one.get("metrics", ())) -> None:
-            for done in send(store, run_id, to, metrics, earlier=True):
+            if run_id is None:
+                sending = send_missing(store, pipeline, to)
+            else:
+                sending = send(store, run_id, to, metrics, earlier=True)
+            for done in sending:
                 for line in done.lines:
-                    get_run_logger().info("%s", line)
+                    level = logging.WARNING if done.skipped else logging.INFO
+                    get_run_logger().log(level, "%s", line)
 
         what = f"the scores could not be sent to {one['to']}"
         if not _logging_errors(what, deliver):

@@ -12,7 +12,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectException
 from prefect.runtime import deployment, flow_run
-from prefect.states import Completed, Scheduled
+from prefect.states import Completed, Failed, Scheduled
 
 from claimflow.flows.api import RunResult, run_pipeline
 from claimflow.flows.errors import InputError, PendingError
@@ -134,7 +134,7 @@ def evaluate(
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
         report: A folder to write the HTML report of the run to.
         send: Send the scores of the run to these targets, as in [{"to": "otlp"}]; a failure fails
-            the flow run, and the next run sends what is missing.
+            the flow run, and the next run sends what is missing, also where it has nothing to do.
         keep_runs: Keep the newest runs of this pipeline, so many, and those of `keep_days`.
         keep_days: Keep the runs of the last days, so many, and those of `keep_runs`. Runs that
             neither keeps are removed after this one, with their published tables and reports.
@@ -167,6 +167,10 @@ def evaluate(
             finished.append(error)
         return Completed(name=AWAITING, message=f"{error}{_collect_later(deployed)}")
     if result.nothing_to_do:
+        unsent = send_scores(result.store, prepared.pipeline.name, None, send or [])
+        if unsent:
+            why = f"{'; '.join(unsent)}; {result.nothing_to_do}; the next run sends what is missing"
+            return Failed(message=why)
         return Completed(message=result.nothing_to_do, data=result.run_id)
     if finished is not None:
         finished.append(result)
@@ -176,7 +180,7 @@ def evaluate(
         get_run_logger().info("published: %s", publish_run(result.store, result.run_id, publish))
     if report is not None:
         write_report(run, Path(report))
-    unsent = send_scores(result.store, result.run_id, send or [])
+    unsent = send_scores(result.store, run.head.pipeline, result.run_id, send or [])
     if keep_runs is not None or keep_days is not None:
         retention = Retention(keep_runs, keep_days, pipeline=run.head.pipeline)
         remove_old_runs(result.store, retention, publish, report)

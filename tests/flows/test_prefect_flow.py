@@ -343,29 +343,31 @@ def test_a_data_file_runs_in_prefect_by_the_pipeline_that_is_saved(
     assert tracked["state_type"] == "COMPLETED"
 
 
-def test_a_night_sends_its_scores_and_those_of_the_night_that_could_not(
-    server: str, small: Path, tmp_path: Path
-) -> None:
+def sending_night(server: str, small: Path, folder: Path, url: str, **more: Any) -> tuple[str, str]:
+    """A night over traced samples whose scores go to a collector; its state and its log."""
     lines = small.with_name("samples.jsonl").read_text("utf-8").splitlines()
     traced = [
         json.dumps(json.loads(line) | {"trace_id": trace(number), "span_id": span(number)})
         for number, line in enumerate(lines)
     ]
     small.with_name("samples.jsonl").write_text("\n".join(traced), "utf-8")
+    send = {"send": [{"to": "otlp", "metrics": ["factual_correctness"]}], "keep_runs": None}
+    done = subprocess.run(
+        [sys.executable, "-c", NIGHTS, json.dumps(send | more)],
+        env=environment(folder / "home", PREFECT_API_URL=server, OTEL_EXPORTER_OTLP_ENDPOINT=url),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout, done.stderr
 
+
+def test_a_night_sends_its_scores_and_those_of_the_night_that_could_not(
+    server: str, small: Path, tmp_path: Path
+) -> None:
     def night(url: str) -> tuple[str, str]:
-        send = {"send": [{"to": "otlp", "metrics": ["factual_correctness"]}], "keep_runs": None}
-        done = subprocess.run(
-            [sys.executable, "-c", NIGHTS, json.dumps(send)],
-            env=environment(
-                tmp_path / "home", PREFECT_API_URL=server, OTEL_EXPORTER_OTLP_ENDPOINT=url
-            ),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.stdout, done.stderr
+        return sending_night(server, small, tmp_path, url)
 
     with TraceServer(lambda _: Said(500)).running() as broken:
         out, err = night(broken.url)
@@ -379,3 +381,22 @@ def test_a_night_sends_its_scores_and_those_of_the_night_that_could_not(
     assert out == "COMPLETED\n", err
     assert err.count("3 evaluations sent") == 2
     assert len(taking.got) == 2
+
+
+def test_a_night_with_nothing_to_do_sends_what_is_missing(
+    server: str, small: Path, tmp_path: Path
+) -> None:
+    with TraceServer(lambda _: Said(500)).running() as broken:
+        out, err = sending_night(server, small, tmp_path, broken.url)
+        assert out == "FAILED\n", err
+        out, err = sending_night(server, small, tmp_path, broken.url, failed=True)
+    assert out == "FAILED\n", err
+    assert "the scores could not be sent to otlp" in err
+    (flow_run,) = runs_of(server, Path("small.yaml"))[-1:]
+    assert "nothing failed in run" in flow_run["state"]["message"]
+    assert "the next run sends what is missing" in flow_run["state"]["message"]
+    with TraceServer(lambda _: Said()).running() as taking:
+        for _ in range(2):
+            out, err = sending_night(server, small, tmp_path, taking.url, failed=True)
+            assert out == "COMPLETED\n", err
+    assert len(taking.got) == 1
