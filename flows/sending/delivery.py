@@ -199,17 +199,19 @@ def _deliver(store: Store, sending: Sending, target: Target, *, again: bool) -> 
         todo = [one for one in fit if one.evaluation_id not in known]
         for some in _parts(todo, target.largest):
             for part, answer in _halving(some, target.send):
-                taken = [
+                fine = [
                     one.evaluation_id
                     for place, one in enumerate(part)
                     if place not in answer.refused
                 ]
-                record_sent(store, sending, address, taken)
-                sent += len(taken) - answer.lost
+                sent += len(fine) - answer.lost
                 refused.update(answer.refused.values())
                 if answer.lost:
+                    # Which ones is not known: all of them are sent again the next time.
                     refused[f"the server refuses records{answer.message}"] += answer.lost
-                hopeless.check(answer, taken)
+                else:
+                    record_sent(store, sending, address, fine)
+                    hopeless.check(answer, fine)
     end_sending(store, sending)
     return Delivered(
         *(sending.run_id, sending.target, evaluations.samples, evaluations.untraced),

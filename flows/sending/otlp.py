@@ -57,7 +57,7 @@ class Otlp:
         return _address()[1]
 
     def send(self, evaluations: Sequence[Evaluation]) -> Answer:
-        """Send a request; records that a partial success refuses are not sent again."""
+        """Send a request; a partial success says how many records it refuses, but not which."""
         if self._endpoint is None:
             variable, url = _address()
             self._endpoint = Endpoint(url, _headers(), variable).__enter__()

@@ -274,7 +274,12 @@ def test_records_that_a_collector_refuses_are_told(
     assert "1 evaluation sent" in printed
     assert "2 not sent: the server refuses records: too" in printed
     assert "\x1b" not in printed
-    # The protocol forbids to send them again.
+    # Which ones it refused is not known: all are sent again.
+    assert sent(store) == 0
+    assert send(store, "--to", "otlp") == 1
+    assert server.got[0].content == server.got[1].content
+    server.answer = lambda _: Said()
+    assert send(store, "--to", "otlp") == 0
     assert sent(store) == 3
 
 
