@@ -133,6 +133,13 @@ def final_state(run: RunDocument, unsent: Sequence[str] = ()) -> State[str]:
     return Completed(message="; ".join(lines), data=run.run_id)
 
 
+def idle_state(why: str, run_id: str, unsent: Sequence[str]) -> State[str]:
+    """The state where there was nothing to do, for a reason; failed if a sending failed."""
+    if unsent:
+        return Failed(message=f"{'; '.join(unsent)}; {why}; the next run sends what is missing")
+    return Completed(message=why, data=run_id)
+
+
 def _logging_errors(what: str, action: Callable[[], Any]) -> bool:
     try:
         action()

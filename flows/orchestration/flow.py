@@ -12,13 +12,14 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.exceptions import PrefectException
 from prefect.runtime import deployment, flow_run
-from prefect.states import Completed, Failed, Scheduled
+from prefect.states import Completed, Scheduled
 
 from claimflow.flows.api import RunResult, run_pipeline
 from claimflow.flows.errors import InputError, PendingError
 from claimflow.flows.orchestration.artifacts import (
     create_run_artifacts,
     final_state,
+    idle_state,
     remove_old_runs,
     send_scores,
     write_report,
@@ -168,10 +169,7 @@ def evaluate(
         return Completed(name=AWAITING, message=f"{error}{_collect_later(deployed)}")
     if result.nothing_to_do:
         unsent = send_scores(result.store, prepared.pipeline.name, None, send or [])
-        if unsent:
-            why = f"{'; '.join(unsent)}; {result.nothing_to_do}; the next run sends what is missing"
-            return Failed(message=why)
-        return Completed(message=result.nothing_to_do, data=result.run_id)
+        return idle_state(result.nothing_to_do, result.run_id, unsent)
     if finished is not None:
         finished.append(result)
     run = RunDocument(result.store, result.run_id)
