@@ -234,7 +234,9 @@ class _Hopeless:
         if self._refused >= _HOPELESS:
             why = next(iter(answer.refused.values()))
             what = f"the first {self._refused} evaluations are all refused ({why})"
-            raise InputError([Fault("send", what, "are their traces on this server?")])
+            raise InputError(
+                [Fault("send", what, "is it the right server, and are their traces on it?")]
+            )
 
 
 def _log_run(store: Store, sending: Sending, target: RunTarget, *, again: bool) -> Delivered:

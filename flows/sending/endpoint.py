@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import random
 import re
 import time
@@ -17,6 +18,8 @@ import httpx
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.environment_secrets import without_secrets
+
+_LOG: Final = logging.getLogger("claimflow")
 
 _ATTEMPT: Final = 30.0
 """Seconds for a request and its whole reply."""
@@ -67,6 +70,7 @@ class Endpoint:
                 self._fail(what, "write names and values in ASCII, values percent-encoded")
         self._runner = asyncio.Runner()
         self._client: httpx.AsyncClient | None = None
+        self._told = False
 
     def __enter__(self) -> Self:
         return self
@@ -109,6 +113,10 @@ class Endpoint:
             if time.monotonic() + wait > deadline:
                 asked = "" if after is None else f" and asks to wait {after:.0f} s"
                 self._fail(problem + asked, _AGAIN)
+            if not self._told:
+                self._told = True
+                place = f"{self._variable} ({shown_address(self.url)})"
+                _LOG.warning("%s: %s; tried again for %.0f s", place, problem, _PATIENCE)
             await asyncio.sleep(wait)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -121,8 +129,7 @@ class Endpoint:
         sent = dict(headers) | {"accept-encoding": "identity"}
         async with self._client.stream("POST", self.url, content=content, headers=sent) as reply:
             if reply.is_redirect:
-                place = urlsplit(reply.headers.get("location", ""))
-                where = self._hidden(f"{place.scheme}://{place.hostname}" if place.netloc else "")
+                where = self._hidden(_server(reply.headers.get("location", "")))
                 what = f"redirects to {where or 'another address'}, and keys are not sent there"
                 self._fail(what, "name the address that it redirects to, if you trust it")
             read = b""
@@ -168,6 +175,15 @@ class Endpoint:
 
 
 _AGAIN: Final = "send again later: what the server has taken is not sent twice"
+
+
+def _server(location: str) -> str:
+    """The scheme, host and port of an address; empty where it has none."""
+    with suppress(ValueError):
+        parts = urlsplit(location)
+        if parts.netloc:
+            return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return ""
 
 
 def _text(reply: bytes) -> str:

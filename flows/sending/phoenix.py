@@ -57,7 +57,8 @@ class Phoenix:
         if reply.status in _OF_SOME:
             if len(evaluations) > 1:
                 raise TooMuchError
-            return Answer({0: f"Phoenix refuses it{self._endpoint.excerpt(reply.content)}"})
+            said = self._endpoint.excerpt(reply.content)
+            return Answer({0: f"Phoenix refuses it with {reply.status}{said}"})
         stored = reply.content.get("data") if isinstance(reply.content, dict) else None
         if reply.status >= 300 or not isinstance(stored, list):
             self._endpoint.refused(reply)

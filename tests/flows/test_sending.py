@@ -233,16 +233,20 @@ def test_a_span_that_phoenix_does_not_know_takes_no_other_with_it(
     assert send(store, "--to", "phoenix") == 1
     printed = capsys.readouterr().out
     assert "8 evaluations sent" in printed
-    assert f"1 not sent: Phoenix refuses it: Spans with IDs {span(4)} do not exist." in printed
+    assert (
+        f"1 not sent: Phoenix refuses it with 404: Spans with IDs {span(4)} do not exist."
+        in printed
+    )
 
 
 def test_a_server_that_refuses_everything_is_left_soon(
     server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store, _ = put_many(tmp_path, 300)
-    server.answer = lambda _: Said(404, b"no such thing")
+    server.answer = lambda _: Said(400, b"no such thing")
     assert send(store, "--to", "phoenix") == 2
-    assert "the first 20 evaluations are all refused" in capsys.readouterr().err
+    why = "the first 20 evaluations are all refused (Phoenix refuses it with 400: no such thing)"
+    assert why in capsys.readouterr().err
     assert len(server.got) < 100
 
 
@@ -261,6 +265,18 @@ def test_a_busy_server_is_asked_again(
     assert send(store, "--to", "otlp") == 0
     assert len(server.got) == 5
     assert len({one.body for one in server.got}) == 1
+
+
+def test_a_server_that_is_down_is_told_once_before_it_is_waited_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(endpoint, "_PATIENCE", 1.0)
+    store, _ = put_many(tmp_path, 2)
+    assert send(store, "--to", "otlp") == 2
+    (told,) = (one.getMessage() for one in caplog.records if "tried again" in one.getMessage())
+    assert told.startswith("OTEL_EXPORTER_OTLP_ENDPOINT (http://127.0.0.1:9/v1/logs): cannot be")
+    assert told.endswith("; tried again for 1 s")
 
 
 def test_records_that_a_collector_refuses_are_told(
@@ -308,7 +324,10 @@ def no_http(handler: BaseHTTPRequestHandler) -> None:
         (Said(401, f"no {SECRET}".encode()), "replies 401: no ***; check its key"),
         (Said(500, b"oops"), "replies 500: oops; send again later"),
         (Said(503, b"busy", (("retry-after", "600"),)), "and asks to wait 600 s"),
-        (Said(302, b"", (("location", "http://evil.test/x"),)), "redirects to http://evil.test"),
+        (
+            Said(302, b"", (("location", "http://me:x@evil.test:81/x"),)),
+            "to http://evil.test:81, and",
+        ),
         (Said(200, b"[[[[" * 50_000), "replies 200"),
         (Said(200, b"<html>"), "replies 200: <html>"),
         (Said(200, b'{"successes": 7}'), "replies 200"),
