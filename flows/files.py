@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -72,6 +73,25 @@ def faults_of_writing(path: Path) -> Iterator[None]:
         what = f"cannot be written ({error.strerror})"
         hint = "name a file in a folder that you can write to"
         raise InputError([Fault(str(path), what, hint)]) from error
+
+
+def refuse_special(path: Path) -> None:
+    """Raise `InputError` where a file that another is to replace is no regular file.
+
+    A rename would remove a device, a pipe or a link instead of writing to it. Raises `OSError`
+    where the folder cannot be searched.
+    """
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode):
+            kinds = (
+                (stat.S_ISDIR(mode), "a folder"),
+                (stat.S_ISLNK(mode), "a symbolic link"),
+                (True, "a device, pipe or socket"),
+            )
+            kind = next(name for found, name in kinds if found)
+            hint = "name a new file, or a regular file that may be replaced"
+            raise InputError([Fault(str(path), f"is {kind}, which is not replaced", hint)])
 
 
 def similar_file(path: Path, hint: str, *, any_ending: bool = False) -> str:

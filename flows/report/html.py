@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 from claimflow.flows import __version__
+from claimflow.flows.files import refuse_special
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.claim_changes import step_provenance
 from claimflow.flows.quality.comparison import Comparison, compare
@@ -147,6 +148,7 @@ def write_report(run: RunDocument, folder: Path) -> Path:
     before = run.run_before if run.samples <= MAX_COMPARED else None
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run.run_id}.html"
+    refuse_special(path)
     part = path.with_suffix(".part")
     part.write_text(html_report(run, against=before), "utf-8")
     part.replace(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.files import faults_of_writing
+from claimflow.flows.files import faults_of_writing, refuse_special
 from claimflow.flows.sending.endpoint import TooMuchError
 from claimflow.flows.sending.evaluations import Evaluation, RunEvaluations
 from claimflow.flows.sending.targets import Answer, RunTarget, Target, target_of
@@ -167,8 +167,9 @@ def write_file(
         raise InputError([Fault("--file", f"{target} has no files", "leave out --file")])
     sending = Sending(run_id, target, tuple(metrics))
     evaluations, left_out, written = RunEvaluations(store, sending), Counter[str](), 0
-    part = path.with_name(f".{path.name}.part")
     with faults_of_writing(path):
+        refuse_special(path)
+        part = path.with_name(f".{path.name}.part")
         try:
             with part.open("w", encoding="utf-8") as file:
                 for batch in evaluations.batches():

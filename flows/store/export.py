@@ -12,6 +12,7 @@ import duckdb
 
 from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError, StoreFullError, one_of
+from claimflow.flows.files import refuse_special
 from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_address
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import row_kinds
@@ -94,6 +95,8 @@ def _write(
     if run_id is not None and (table in _OF_RUN or "run_id" in {name for name, *_ in columns}):
         query += f" WHERE {_OF_RUN.get(table, 'run_id = $run')}"
         values["run"] = run_id
+    if path.is_symlink() or not path.is_dir():
+        refuse_special(path)
     part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     replaced = path.exists()
     try:

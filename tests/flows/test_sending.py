@@ -150,6 +150,41 @@ def test_a_file_for_a_collector_is_lines_of_logs_data(server: TraceServer, tmp_p
     assert send(store, "--to", "otlp") == 0
 
 
+def test_a_file_to_write_replaces_regular_files_only(
+    server: TraceServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, _ = put_many(tmp_path, 1)
+    pipe, link, lead = (tmp_path / name for name in ("pipe", "link", "lead.jsonl"))
+    os.mkfifo(pipe)
+    link.symlink_to(lead)
+    monkeypatch.chdir(tmp_path)
+    for given, kind in (
+        (str(pipe), "a device, pipe or socket"),
+        (str(link), "a symbolic link"),
+        (".", "a folder"),
+        ("", "a folder"),
+        ("..", "a folder"),
+        ("/", "a folder"),
+    ):
+        assert send(store, "--to", "otlp", "--file", given) == 2
+        error = capsys.readouterr().err
+        assert f"is {kind}, which is not replaced; name a new file" in error
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert not lead.exists()
+    assert not list(tmp_path.glob(".*.part"))
+    # Tables and reports are written by renaming as well.
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    os.mkfifo(folder / "scores.parquet")
+    assert main(["export", "scores", "-o", str(folder), "--store", str(store.path)]) == 2
+    assert "is a device, pipe or socket" in capsys.readouterr().err
+    assert (folder / "scores.parquet").is_fifo()
+
+
 def test_langfuse_gets_scores_with_ids_that_stay(
     server: TraceServer, mixed: tuple[Store, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
