@@ -43,7 +43,7 @@ _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Reply(NamedTuple):
-    """The status of a reply, and its content as JSON; None where it is none."""
+    """The status of a reply, and its content: as JSON, else its text; None where it is empty."""
 
     status: int
     content: Any
@@ -144,15 +144,17 @@ class Endpoint:
             self._fail(f"replies {status}{self._excerpt(reply)}", "check its key")
         if status == 408 or not (200 <= status < 300 or 400 <= status < 500):
             self._fail(f"replies {status}{self._excerpt(reply)}", _AGAIN)
+        if not reply.strip():
+            return Reply(status, None)
         content = None
         with suppress(ValueError, RecursionError):
             content = json.loads(reply)
         return Reply(status, content if content is not None else self._hidden(_text(reply)))
 
-    def refused(self, reply: Reply) -> NoReturn:
-        """Raise `InputError` for a reply that takes nothing."""
+    def refused(self, reply: Reply, why: str = "") -> NoReturn:
+        """Raise `InputError` for a reply that takes nothing, or not all that was sent."""
         hint = "check the address and the version of the server"
-        self._fail(f"replies {reply.status}{self.excerpt(reply.content)}", hint)
+        self._fail(f"replies {reply.status}{why}{self.excerpt(reply.content)}", hint)
 
     def excerpt(self, content: Any) -> str:
         """The beginning of what a server says, without keys, after a colon; else empty."""

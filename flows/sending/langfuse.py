@@ -51,23 +51,28 @@ class Langfuse:
             self._endpoint = Endpoint(url, headers, variable).__enter__()
         events = self.lines(evaluations)
         reply = self._endpoint.post(canonical({"batch": events}))
-        if reply.status == 413 and len(events) > 1:
-            raise TooMuchError
+        if reply.status == 413:
+            if len(events) > 1:
+                raise TooMuchError
+            return Answer(
+                {0: f"it is too large for the server{self._endpoint.excerpt(reply.content)}"}
+            )
         said = reply.content if isinstance(reply.content, dict) else {}
         if reply.status >= 300 or not isinstance(said.get("successes"), list):
             self._endpoint.refused(reply)
-        taken = {one.get("id") for one in said["successes"] if isinstance(one, dict)}
-        problems = said.get("errors")
+        taken = {one["id"] for one in _with_ids(said["successes"])}
         why = {
-            one.get("id"): self._endpoint.excerpt(one.get("message") or one.get("error"))
-            for one in (problems if isinstance(problems, list) else [])
-            if isinstance(one, dict)
+            one["id"]: self._endpoint.excerpt(one.get("message") or one.get("error"))
+            for one in _with_ids(said.get("errors"))
         }
+        # An event that the reply does not name, or names as both, is not taken for stored.
         return Answer(
             {
-                place: f"Langfuse refuses it{why.get(event['id'], '')}"
+                place: f"Langfuse refuses it{why[event['id']]}"
+                if event["id"] in why
+                else "Langfuse does not say that it took it"
                 for place, event in enumerate(events)
-                if event["id"] not in taken
+                if event["id"] in why or event["id"] not in taken
             }
         )
 
@@ -75,6 +80,15 @@ class Langfuse:
         """Close the connection."""
         if self._endpoint is not None:
             self._endpoint.__exit__(None, None, None)
+
+
+def _with_ids(entries: Any) -> list[dict[str, Any]]:
+    """The entries of a list in a reply that name an event."""
+    return [
+        one
+        for one in (entries if isinstance(entries, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("id"), str)
+    ]
 
 
 def _event(one: Evaluation) -> dict[str, Any]:

@@ -63,9 +63,14 @@ class Otlp:
             self._endpoint = Endpoint(url, _headers(), variable).__enter__()
         body = gzip.compress(canonical(logs_data(evaluations)), 6)
         reply = self._endpoint.post(body, {"content-encoding": "gzip"})
-        if reply.status == 413 and len(evaluations) > 1:
-            raise TooMuchError
-        if reply.status >= 300:
+        if reply.status == 413:
+            if len(evaluations) > 1:
+                raise TooMuchError
+            return Answer(
+                {0: f"it is too large for the server{self._endpoint.excerpt(reply.content)}"}
+            )
+        # An empty reply is a success, as the empty object is; a page of a login is none.
+        if reply.status >= 300 or not (reply.content is None or isinstance(reply.content, dict)):
             self._endpoint.refused(reply)
         partial = reply.content.get("partialSuccess") if isinstance(reply.content, dict) else None
         if not isinstance(partial, dict):

@@ -62,6 +62,9 @@ class Phoenix:
         stored = reply.content.get("data") if isinstance(reply.content, dict) else None
         if reply.status >= 300 or not isinstance(stored, list):
             self._endpoint.refused(reply)
+        if len(stored) < len(evaluations):
+            why = f" with {len(stored)} ids for {len(evaluations)} annotations"
+            self._endpoint.refused(reply, why)
         return Answer()
 
     def close(self) -> None:

@@ -334,6 +334,69 @@ def test_records_that_a_collector_refuses_are_told(
     assert sent(store) == 3
 
 
+@pytest.mark.parametrize("body", [b"<html>log in</html>", b"null", b"[1]", b"7"])
+def test_a_reply_that_is_no_object_is_no_success(
+    body: bytes, server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 2)
+    server.answer = lambda _: Said(200, body)
+    assert send(store, "--to", "otlp") == 2
+    assert f"replies 200: {body.decode()}" in capsys.readouterr().err
+    assert sent(store) == 0
+    # OTLP: the reply may be empty.
+    server.answer = lambda _: Said(200, b"")
+    assert send(store, "--to", "otlp") == 0
+    assert sent(store) == 2
+
+
+def test_phoenix_has_an_id_for_each_annotation(
+    server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 3)
+    for stored in ([], [{"id": "n1"}]):
+        body = json.dumps({"data": stored}).encode()
+        server.answer = lambda _, body=body: Said(200, body)  # type: ignore[misc]
+        assert send(store, "--to", "phoenix") == 2
+        assert f"replies 200 with {len(stored)} ids for 3 annotations" in capsys.readouterr().err
+    assert sent(store) == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"errors": [{"id": ["a"], "status": "z"}], "successes": []},
+        {"errors": 7, "successes": [{"id": {}}, 7, None, {"id": None}]},
+    ],
+)
+def test_an_event_that_langfuse_does_not_name_is_not_taken(
+    said: Any, server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 2)
+    server.answer = lambda _: Said(207, json.dumps(said).encode())
+    assert send(store, "--to", "langfuse") == 1
+    assert "2 not sent: Langfuse does not say that it took it" in capsys.readouterr().out
+    assert sent(store) == 0
+
+
+@pytest.mark.parametrize("target", ["otlp", "langfuse"])
+def test_one_evaluation_that_is_too_large_takes_no_other_with_it(
+    target: str, server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = put_many(tmp_path, 9)
+
+    def without_one(got: Got) -> Said:
+        if trace(4) in json.dumps(got.content):
+            return Said(413, b"too much")
+        return langfuse(got) if target == "langfuse" else Said()
+
+    server.answer = without_one
+    assert send(store, "--to", target) == 1
+    printed = capsys.readouterr().out
+    assert "8 evaluations sent" in printed
+    assert "1 not sent: it is too large for the server: too much" in printed
+    assert sent(store) == 8
+
+
 def drip(handler: BaseHTTPRequestHandler) -> None:
     """A header that never ends."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
