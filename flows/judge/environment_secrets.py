@@ -7,7 +7,7 @@ request that is sent.
 import base64
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -17,6 +17,9 @@ _HIDDEN: Final = "***"
 _SHORTEST: Final = 8
 _SHORTEST_HEADER: Final = 4
 """Shorter texts are no secrets, and would be found in ordinary words."""
+
+_BLANKS: Final = r"(?:\s|\\[nrt])*"
+"""What may be between two characters of a secret that was broken into lines or words."""
 
 _used: Final[set[str]] = set()
 """Variables whose values were put into headers, whatever their names are."""
@@ -50,11 +53,12 @@ def missing_headers(parameters: Mapping[str, Any]) -> str | None:
     return None
 
 
-def without_secrets(text: str) -> str:
+def without_secrets(text: str, further: Iterable[str] = ()) -> str:
     """The text with stars in place of keys: values of variables whose names end in KEY, TOKEN or
-    SECRET, and values of headers. Also of keys that are written in base64, or with escapes of JSON
-    or of a URL in place of some characters."""
-    for secret in _secrets():
+    SECRET, values of headers, and `further` ones. Also of keys that are written in base64, with
+    escapes of JSON or of a URL in place of some characters, or with blanks between them."""
+    # The longest first, since one may contain another.
+    for secret in sorted({*_secrets(), *further}, key=len, reverse=True):
         text = re.sub(_spellings(secret), _HIDDEN, text)
     return text
 
@@ -63,7 +67,7 @@ def without_secrets(text: str) -> str:
 def _spellings(secret: str) -> str:
     """A pattern for a secret as it is, or in a coding that a reader of the text may undo."""
     codes = re.escape(base64.b64encode(secret.encode("utf-8", "replace")).decode().rstrip("="))
-    characters = "".join(
+    characters = _BLANKS.join(
         rf"(?:{re.escape(sign)}|\\{re.escape(sign)}|(?i:\\u{ord(sign):04x}|%{ord(sign):02x}))"
         for sign in secret
     )
@@ -71,11 +75,7 @@ def _spellings(secret: str) -> str:
 
 
 def _secrets() -> Iterator[str]:
-    """The longest first, since one may contain another."""
-    values = {
-        value
-        for name, value in os.environ.items()
-        if (name.upper().endswith(("KEY", "TOKEN", "SECRET")) and len(value) >= _SHORTEST)
-        or (name in _used and len(value) >= _SHORTEST_HEADER)
-    }
-    yield from sorted(values, key=len, reverse=True)
+    for name, value in os.environ.items():
+        key = name.upper().endswith(("KEY", "TOKEN", "SECRET")) and len(value) >= _SHORTEST
+        if key or (name in _used and len(value) >= _SHORTEST_HEADER):
+            yield value

@@ -41,6 +41,17 @@ _RETRIED: Final = (429, 502, 503, 504)
 
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
+_OWN_HEADERS: Final = frozenset(
+    (
+        *("accept-encoding", "connection", "content-encoding", "content-length", "content-type"),
+        *("expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
+    )
+)
+"""Headers that say how a request is sent, which only its sender can know."""
+
+_URL_KEY: Final = re.compile(r"(?=[^/?&=#]*\d)[^/?&=#]{8,}")
+"""A part of a path or query that may be a key: long, with a digit."""
+
 
 class Reply(NamedTuple):
     """The status of a reply, and its content: as JSON, else its text; None where it is empty."""
@@ -65,9 +76,16 @@ class Endpoint:
         self._variable = variable
         self._headers = dict(headers)
         for name, value in headers.items():
-            if not _HEADER.fullmatch(name) or not (value.isascii() and value.isprintable()):
-                what = f"gives the header {name[:40]!r}, which has a sign that no header can have"
-                self._fail(what, "write names and values in ASCII, values percent-encoded")
+            hint = "write name=value,name=value, with values in ASCII and percent-encoded"
+            if not _HEADER.fullmatch(name):
+                # It may be a key of which a part was taken for a name.
+                self._fail("gives a header whose name has a sign that no name can have", hint)
+            if not (value.isascii() and value.isprintable() and value == value.strip()):
+                what = f"gives the header {name[:40]!r} a value with a sign that none can have"
+                self._fail(what, hint)
+            if name.lower() in _OWN_HEADERS:
+                what = f"gives the header {name!r}, which claimflow sets itself"
+                self._fail(what, "leave it out")
         self._runner = asyncio.Runner()
         self._client: httpx.AsyncClient | None = None
         self._told = False
@@ -141,7 +159,8 @@ class Endpoint:
 
     def _checked(self, status: int, reply: bytes) -> Reply:
         if status in (401, 403):
-            self._fail(f"replies {status}{self._excerpt(reply)}", "check its key")
+            # Such a reply may repeat the key in any form.
+            self._fail(f"replies {status}", "check its key")
         if status == 408 or not (200 <= status < 300 or 400 <= status < 500):
             self._fail(f"replies {status}{self._excerpt(reply)}", _AGAIN)
         if not reply.strip():
@@ -166,11 +185,12 @@ class Endpoint:
         return self.excerpt(_text(reply))
 
     def _hidden(self, text: str) -> str:
-        for value in sorted(self._headers.values(), key=len, reverse=True):
-            for part in {value, value.rpartition(" ")[2]}:
-                if len(part) > 3:
-                    text = text.replace(part, "***")
-        return without_secrets(text)
+        values = [
+            part for value in self._headers.values() for part in (value, value.rpartition(" ")[2])
+        ]
+        parts = urlsplit(self.url)
+        values += _URL_KEY.findall(f"{parts.path}?{parts.query}")
+        return without_secrets(text, [value for value in values if len(value) > 3])
 
     def _fail(self, what: str, hint: str) -> NoReturn:
         raise InputError([Fault(f"{self._variable} ({shown_address(self.url)})", what, hint)])
@@ -189,7 +209,7 @@ def _server(location: str) -> str:
 
 
 def _text(reply: bytes) -> str:
-    return reply[: 4 * _SHOWN].decode("utf-8", "replace")
+    return reply.decode("utf-8", "replace")
 
 
 def _retry_after(value: str | None) -> float | None:
@@ -222,9 +242,9 @@ def checked_address(variable: str, value: str) -> str:
 
 
 def shown_address(url: str) -> str:
-    """An address without its query, which may be a key."""
+    """Scheme, host and port of an address: user, path and query may be keys."""
     parts = urlsplit(url)
-    return parts._replace(query="", fragment="").geturl()
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def parsed_headers(variable: str, value: str) -> dict[str, str]:

@@ -419,7 +419,7 @@ def no_http(handler: BaseHTTPRequestHandler) -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        (Said(401, f"no {SECRET}".encode()), "replies 401: no ***; check its key"),
+        (Said(401, f"no {SECRET}".encode()), "replies 401; check its key"),
         (Said(500, b"oops"), "replies 500: oops; send again later"),
         (Said(503, b"busy", (("retry-after", "600"),)), "and asks to wait 600 s"),
         (
@@ -449,9 +449,68 @@ def test_a_server_that_fails_is_told_without_keys(
     assert send(store, "--to", "langfuse") == 2
     error = capsys.readouterr().err
     assert message in error
-    assert f"LANGFUSE_HOST ({server.url}/api/public/ingestion)" in error
+    assert f"LANGFUSE_HOST ({server.url}): " in error
     assert SECRET not in error
     assert sent(store) == 0
+
+
+@pytest.mark.parametrize("status", [200, 500, 404])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "x" * 190 + SECRET,
+        "x" * 791 + SECRET,
+        " " * 790 + SECRET,
+        "no sk-lf- very-\nsecret",
+        "no path-key-1 at all",
+    ],
+)
+def test_a_key_in_a_reply_is_hidden_before_the_reply_is_cut(
+    said: str,
+    status: int,
+    server: TraceServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, _ = put_many(tmp_path, 1)
+    monkeypatch.setenv("LANGFUSE_HOST", f"{server.url}/path-key-1")
+    for body in (said, json.dumps([said])):
+        server.answer = lambda _, body=body: Said(status, body.encode())  # type: ignore[misc]
+        assert send(store, "--to", "langfuse") == 2
+        error = capsys.readouterr().err
+        for part in ("sk-l", "very", "secret", "path-key"):
+            assert part not in error
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ("Content-Length=5", "gives the header 'content-length', which claimflow sets itself"),
+        ("a=1,HOST=elsewhere", "gives the header 'host', which claimflow sets itself"),
+        ("Transfer-Encoding=chunked", "'transfer-encoding', which claimflow sets itself"),
+        ("Content-Type=text/plain", "'content-type', which claimflow sets itself"),
+        ("Bearer hush-1=1", "gives a header whose name has a sign that no name can have"),
+        ("=hush", "gives a header whose name has a sign that no name can have"),
+        ("x-key=hush%0Ahush", "gives the header 'x-key' a value with a sign that none can have"),
+        ("x-key=%20hush", "gives the header 'x-key' a value with a sign that none can have"),
+    ],
+)
+def test_headers_that_cannot_be_sent_are_told_without_their_values(
+    headers: str,
+    message: str,
+    server: TraceServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, _ = put_many(tmp_path, 1)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", headers)
+    assert send(store, "--to", "otlp") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "hush" not in error
+    assert server.got == []
 
 
 @pytest.mark.parametrize(
