@@ -1,9 +1,13 @@
 """Sends the evaluations of runs to a target, and records in the store what it has taken."""
 
+import fcntl
+import hashlib
 import json
+import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +31,9 @@ from claimflow.stages.rows import content_key
 
 _HOPELESS: Final = 20
 """Evaluations refused one after the other, none taken before, after which no more is sent."""
+
+_PATIENCE: Final = 120.0
+"""Seconds to wait until another process has sent from the same store to the same target."""
 
 
 class Delivered(NamedTuple):
@@ -88,7 +95,8 @@ def send(
     """
     sending = Sending(run_id, target, tuple(metrics))
     found = target_of(target)
-    with closing(found) if isinstance(found, Target) else closing(_Nothing()):
+    closed = closing(found) if isinstance(found, Target) else closing(_Nothing())
+    with closed, _alone(store, target):
         found.address()
         RunEvaluations(store, sending)
         if not has_ended(store, run_id, target) or _has_new(store, sending, found, again=again):
@@ -109,7 +117,8 @@ def send_missing(store: Store, pipeline: str, target: str) -> Iterator[Delivered
     if not open_:
         return
     found = target_of(target)
-    with closing(found) if isinstance(found, Target) else closing(_Nothing()):
+    closed = closing(found) if isinstance(found, Target) else closing(_Nothing())
+    with closed, _alone(store, target):
         yield from _send_open(store, open_, found, again=False)
 
 
@@ -149,6 +158,42 @@ def _has_new(store: Store, sending: Sending, found: Target | RunTarget, *, again
         if len(sent_before(store, address, ids)) < len(ids):
             return True
     return False
+
+
+@contextmanager
+def _alone(store: Store, target: str) -> Iterator[None]:
+    """Wait until no other sends from the store to the target: both would send the same.
+
+    The lock is a file beside the store, which the system frees at any end.
+    """
+    name = hashlib.sha256(target.encode()).hexdigest()[:8]
+    path = store.path.with_name(f"{store.path.name}.{name}.sending")
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        with faults_of_writing(path):
+            file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Who had it before may have removed it: then another is locked under this name.
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                break
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                file.close()
+                what = f"another process sends from this store to {target}"
+                hint = "send again when it has ended"
+                raise InputError([Fault(str(store.path), what, hint)]) from None
+            time.sleep(0.1)
+        except OSError:
+            break  # This file system has no locks.
+        file.close()
+    with file:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 class _Nothing:

@@ -18,7 +18,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.pipeline import schedules
-from claimflow.flows.sending import endpoint
+from claimflow.flows.sending import delivery, endpoint
 from claimflow.flows.store.sendings import Sending, begin_sending, end_sending
 from claimflow.flows.store.store import Store
 from tests.flows.trace_servers import Got, Said, TraceServer, langfuse, phoenix, records
@@ -634,6 +634,34 @@ def test_a_sending_that_is_killed_goes_on_where_it_was(server: TraceServer, tmp_
     assert len(names) - len(set(names)) <= 500
     ids = [attributes(one)["claimflow.evaluation.id"] for one in records(server.got)]
     assert len(set(ids)) == 1_200
+
+
+def test_two_sendings_at_once_send_once(
+    server: TraceServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, run_id = put_many(tmp_path, 1_200)
+
+    def answer(_: Got) -> Said:
+        time.sleep(0.3)
+        return Said()
+
+    server.answer = answer
+    command = [sys.executable, "-c", KILLED, "send", "--to", "otlp", "--store", str(store.path)]
+    both = [subprocess.Popen(command) for _ in range(2)]
+    assert [one.wait(60) for one in both] == [0, 0]
+    assert len(records(server.got)) == 1_200
+    assert not list(tmp_path.glob("*.sending"))
+    # A sending that does not end in time is told.
+    monkeypatch.setattr(delivery, "_PATIENCE", 0.1)
+    first = delivery.send(store, run_id, "otlp")
+    next(first)
+    assert send(store, "--to", "otlp") == 2
+    assert "another process sends from this store to otlp" in capsys.readouterr().err
+    first.close()  # type: ignore[attr-defined]
+    assert send(store, "--to", "otlp") == 0
 
 
 def test_what_an_earlier_run_could_not_send_is_sent_with_the_newest(
