@@ -200,7 +200,12 @@ class ReceivedFolder:
             path, "xb", buffering=0, opener=_open_to_append
         )
         self._size, self._begun = 0, time.monotonic()
-        _sync_folder(self.folder)
+        try:
+            _sync_folder(self.folder)
+        except OSError:
+            # Its name may not survive.
+            self._end_segment()
+            raise
         return segment
 
     def _end_segment(self) -> None:

@@ -479,6 +479,20 @@ def test_a_full_disk_is_told_and_loses_nothing(
     assert read_traces(["in/*"], base=tmp_path).samples.warnings == ()
 
 
+def test_a_segment_whose_name_is_not_on_the_disk_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    with receiving(tmp_path / "in") as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(received, "_sync_folder", fail)
+            assert post(server.url, export([0]).SerializeToString()).status == 503
+        assert server.folder._segment is None
+        assert post(server.url, export([0]).SerializeToString()).status == 200
+
+
 @pytest.mark.parametrize("change", ["remove", "replace", "truncate", "cut", "extend"])
 def test_a_segment_that_others_change_loses_nothing_later(change: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
