@@ -310,7 +310,7 @@ def test_a_server_that_is_down_is_told_once_before_it_is_waited_for(
     store, _ = put_many(tmp_path, 2)
     assert send(store, "--to", "otlp") == 2
     (told,) = (one.getMessage() for one in caplog.records if "tried again" in one.getMessage())
-    assert told.startswith("OTEL_EXPORTER_OTLP_ENDPOINT (http://127.0.0.1:9/v1/logs): cannot be")
+    assert told.startswith("OTEL_EXPORTER_OTLP_ENDPOINT (http://127.0.0.1:9): cannot be")
     assert told.endswith("; tried again for 1 s")
 
 
