@@ -234,13 +234,15 @@ class TraceFiles:
     def unused(self) -> Iterator[Fault]:
         """A fault for each file that gives no sample, if nothing worse is wrong with it.
 
-        Where any other file gives one, only those are at fault of which no format is known.
+        Where any other file gives one, only those are at fault of which no format is known, but for
+        a file whose first line is still being written.
         """
         told = tuple(fault.place for fault in self._faults)
         any_used = any(report.used for report in self.reports)
         for report in self.reports:
             empty = EMPTY in report.left_out
-            is_fine = report.used or (any_used and (empty or report.format))
+            begun = report.left_out == {DAMAGED: 1}
+            is_fine = report.used or (any_used and (empty or begun or report.format))
             if is_fine or any(place.startswith(report.name) for place in told):
                 continue
             if empty:

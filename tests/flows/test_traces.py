@@ -470,6 +470,7 @@ def test_a_file_without_a_sample_is_an_error(
         ("quiet.jsonl", "", "files without a trace 1"),
         ("quiet.jsonl", "\n", "files without a trace 1"),
         ("quiet.json", "[]", "files without a trace 1"),
+        ("quiet.json", '{"resourceSpans": [{"sco', "damaged records 1"),
         ("quiet.csv", "", "files without a trace 1"),
         ("quiet.parquet", "", "files without a trace 1"),
         ("quiet.pb", "", "files without a trace 1"),
@@ -487,13 +488,13 @@ def test_a_quiet_file_beside_others_is_counted(
 
 def test_a_file_of_unknown_format_beside_others_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "good.jsonl").write_text(line(chat("a", "1")), "utf-8")
-    (tmp_path / "damaged.jsonl").write_text("{", "utf-8")
+    (tmp_path / "damaged.jsonl").write_text("{\n{\n", "utf-8")
     (tmp_path / "other.jsonl").write_text('{"a": 1}', "utf-8")
     found = read_traces(["*"], base=tmp_path).samples.faults
     assert [fault.place for fault in found] == ["other.jsonl", "damaged.jsonl"]
     (tmp_path / "other.jsonl").unlink()
     named = read_traces(["*"], base=tmp_path, trace_format="otlp").samples
-    assert (named.faults, left_out(named)) == ((), ["left out: damaged records 1"])
+    assert (named.faults, left_out(named)) == ((), ["left out: damaged records 2"])
 
 
 @pytest.mark.parametrize(
