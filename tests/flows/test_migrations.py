@@ -28,6 +28,7 @@ from claimflow.flows.store.sendings import (
     Sending,
     begin_sending,
     end_sending,
+    pipeline_of,
     record_sent,
     sent_before,
     unfinished_sendings,
@@ -282,13 +283,13 @@ def test_a_run_of_an_older_store_can_be_sent(tenth: Store) -> None:
     assert run_id is not None
     sending = Sending(run_id, "otlp", ("precision",))
     begin_sending(tenth, sending)
-    assert unfinished_sendings(tenth, run_id, "otlp") == [sending]
+    assert unfinished_sendings(tenth, pipeline_of(tenth, run_id), "otlp") == [sending]
     for _ in range(2):
         record_sent(tenth, sending, NO_RECIPE, [NO_RECIPE])
     assert sent_before(tenth, NO_RECIPE, [NO_RECIPE]) == {NO_RECIPE}
     assert ask(tenth, "SELECT count(*) FROM audit.sent") == [(1,)]
     end_sending(tenth, sending)
-    assert unfinished_sendings(tenth, run_id, "otlp") == []
+    assert unfinished_sendings(tenth, pipeline_of(tenth, run_id), "otlp") == []
 
 
 @pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2])
