@@ -11,7 +11,7 @@ from typing import Final
 
 from claimflow.flows.cli.options import Commands, add_command, port
 
-_TOKEN: Final = "CLAIMFLOW_RECEIVE_TOKEN"  # noqa: S105
+_TOKEN: Final = "CLAIMFLOW_RECEIVE_TOKEN"  # noqa: S105 - the name of a variable
 
 
 def add(commands: Commands) -> None:

@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -94,9 +94,7 @@ def send(
     then. After other errors the next call goes on from there.
     """
     sending = Sending(run_id, target, tuple(metrics))
-    found = target_of(target)
-    closed = closing(found) if isinstance(found, Target) else closing(_Nothing())
-    with closed, _alone(store, target):
+    with _opened(store, target) as found:
         found.address()
         RunEvaluations(store, sending)
         if not has_ended(store, run_id, target) or _has_new(store, sending, found, again=again):
@@ -116,9 +114,7 @@ def send_missing(store: Store, pipeline: str, target: str) -> Iterator[Delivered
     open_ = unfinished_sendings(store, pipeline, target)
     if not open_:
         return
-    found = target_of(target)
-    closed = closing(found) if isinstance(found, Target) else closing(_Nothing())
-    with closed, _alone(store, target):
+    with _opened(store, target) as found:
         yield from _send_open(store, open_, found, again=False)
 
 
@@ -161,6 +157,18 @@ def _has_new(store: Store, sending: Sending, found: Target | RunTarget, *, again
 
 
 @contextmanager
+def _opened(store: Store, name: str) -> Iterator[Target | RunTarget]:
+    """A target for this process alone, whose connections are closed at the end."""
+    target = target_of(name)
+    with _alone(store, name):
+        try:
+            yield target
+        finally:
+            if isinstance(target, Target):
+                target.close()
+
+
+@contextmanager
 def _alone(store: Store, target: str) -> Iterator[None]:
     """Wait until no other sends from the store to the target: both would send the same.
 
@@ -194,13 +202,6 @@ def _alone(store: Store, target: str) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)
-
-
-class _Nothing:
-    """In place of connections that are to be closed."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def write_file(

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote, urlsplit
 
 import httpx
@@ -65,7 +64,7 @@ class TooMuchError(Exception):
 
 
 class Endpoint:
-    """A server at `url`, which the environment variable `variable` named; use it with `with`.
+    """A server at `url`, which the environment variable `variable` named; close it at the end.
 
     Redirects are not followed, since requests have keys in their headers. Errors are `InputError`s
     at the variable, without keys.
@@ -90,15 +89,8 @@ class Endpoint:
         self._client: httpx.AsyncClient | None = None
         self._told = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         if self._client is not None:
             self._runner.run(self._client.aclose())
         self._runner.close()
@@ -174,6 +166,12 @@ class Endpoint:
         """Raise `InputError` for a reply that takes nothing, or not all that was sent."""
         hint = "check the address and the version of the server"
         self._fail(f"replies {reply.status}{why}{self.excerpt(reply.content)}", hint)
+
+    def too_large(self, reply: Reply, count: int) -> str:
+        """Why the server refuses the one evaluation sent; of several, raises `TooMuchError`."""
+        if count > 1:
+            raise TooMuchError
+        return f"it is too large for the server{self.excerpt(reply.content)}"
 
     def excerpt(self, content: Any) -> str:
         """The beginning of what a server says, without keys, after a colon; else empty."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.sending.endpoint import Endpoint, TooMuchError, checked_address
+from claimflow.flows.sending.endpoint import Endpoint, checked_address
 from claimflow.flows.sending.evaluations import Evaluation
 from claimflow.flows.sending.targets import Answer
 from claimflow.stages.rows import canonical, content_key
@@ -48,15 +48,11 @@ class Langfuse:
             login = base64.b64encode(":".join(_keys()).encode()).decode()
             headers = {"authorization": f"Basic {login}"}
             url = f"{base}/api/public/ingestion"
-            self._endpoint = Endpoint(url, headers, variable).__enter__()
+            self._endpoint = Endpoint(url, headers, variable)
         events = self.lines(evaluations)
         reply = self._endpoint.post(canonical({"batch": events}))
         if reply.status == 413:
-            if len(events) > 1:
-                raise TooMuchError
-            return Answer(
-                {0: f"it is too large for the server{self._endpoint.excerpt(reply.content)}"}
-            )
+            return Answer({0: self._endpoint.too_large(reply, len(events))})
         said = reply.content if isinstance(reply.content, dict) else {}
         if reply.status >= 300 or not isinstance(said.get("successes"), list):
             self._endpoint.refused(reply)
@@ -79,7 +75,7 @@ class Langfuse:
     def close(self) -> None:
         """Close the connection."""
         if self._endpoint is not None:
-            self._endpoint.__exit__(None, None, None)
+            self._endpoint.close()
 
 
 def _with_ids(entries: Any) -> list[dict[str, Any]]:

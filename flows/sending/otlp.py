@@ -15,7 +15,6 @@ from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.sending.endpoint import (
     Endpoint,
-    TooMuchError,
     checked_address,
     parsed_headers,
 )
@@ -60,15 +59,11 @@ class Otlp:
         """Send a request; a partial success says how many records it refuses, but not which."""
         if self._endpoint is None:
             variable, url = _address()
-            self._endpoint = Endpoint(url, _headers(), variable).__enter__()
+            self._endpoint = Endpoint(url, _headers(), variable)
         body = gzip.compress(canonical(logs_data(evaluations)), 6)
         reply = self._endpoint.post(body, {"content-encoding": "gzip"})
         if reply.status == 413:
-            if len(evaluations) > 1:
-                raise TooMuchError
-            return Answer(
-                {0: f"it is too large for the server{self._endpoint.excerpt(reply.content)}"}
-            )
+            return Answer({0: self._endpoint.too_large(reply, len(evaluations))})
         # An empty reply is a success, as the empty object is; a page of a login is none.
         if reply.status >= 300 or not (reply.content is None or isinstance(reply.content, dict)):
             self._endpoint.refused(reply)
@@ -82,7 +77,7 @@ class Otlp:
     def close(self) -> None:
         """Close the connection."""
         if self._endpoint is not None:
-            self._endpoint.__exit__(None, None, None)
+            self._endpoint.close()
 
 
 def is_id(text: str, digits: int) -> bool:

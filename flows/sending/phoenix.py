@@ -52,7 +52,7 @@ class Phoenix:
     def send(self, evaluations: Sequence[Evaluation]) -> Answer:
         """Send a batch, and wait until it is stored."""
         if self._endpoint is None:
-            self._endpoint = Endpoint(f"{_address()}?sync=true", _headers(), _SERVER).__enter__()
+            self._endpoint = Endpoint(f"{_address()}?sync=true", _headers(), _SERVER)
         reply = self._endpoint.post(canonical({"data": self.lines(evaluations)}))
         if reply.status in _OF_SOME:
             if len(evaluations) > 1:
@@ -70,7 +70,7 @@ class Phoenix:
     def close(self) -> None:
         """Close the connection."""
         if self._endpoint is not None:
-            self._endpoint.__exit__(None, None, None)
+            self._endpoint.close()
 
 
 def _annotation(one: Evaluation) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """One sample of the spans of a trace, whatever order they come in."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -149,6 +150,7 @@ def _sample(tree: Sequence[Span], *, tools: bool) -> dict[str, Any] | Reason:
         "model": call.model or root.model,
         "tokens_in": _sum([one.tokens_in for one in calls] or [root.tokens_in]),
         "tokens_out": _sum([one.tokens_out for one in calls] or [root.tokens_out]),
+        "cost_usd": _cost(root, calls),
         "latency_ms": _milliseconds(tree),
         "start_time": _moment(root.start),
         "session": session,
@@ -196,6 +198,13 @@ def _tool_results(tree: Sequence[Span], answering: Span) -> Iterator[str]:
 def _sum(counts: Iterable[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return min(sum(known), 2**53) if known else None
+
+
+def _cost(root: Span, calls: Sequence[Span]) -> float | None:
+    """What the calls cost, or the trace as a whole, in US dollars."""
+    known = [call.cost for call in calls if call.cost is not None]
+    # Without the digits that only come from adding binary fractions.
+    return round(math.fsum(known), 12) if known else root.cost
 
 
 def _moment(nanoseconds: int | None) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from claimflow.flows.traces.spans import NO_IDS, Kind, Reason, Span
 from claimflow.flows.traces.values import (
+    amount,
     answer_of,
     at,
     count,
@@ -102,4 +103,8 @@ def _texts(row: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
         "said": [] if answer is None else [answer],
         "tokens_in": tokens("input", "promptTokens", "inputTokens"),
         "tokens_out": tokens("output", "completionTokens", "outputTokens"),
+        "cost": amount(
+            *(row.get(name) for name in ("totalCost", "total_cost", "calculatedTotalCost")),
+            *(at(parsed(row.get(name)), "total") for name in ("costDetails", "cost_details")),
+        ),
     }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from claimflow.flows.traces.spans import NO_IDS, Kind, Reason, Span
 from claimflow.flows.traces.values import (
+    amount,
     answer_of,
     at,
     count,
@@ -70,6 +71,7 @@ def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
         tokens_out=count(
             row.get("completion_tokens"), *(at(one, "output_tokens") for one in usages)
         ),
+        cost=amount(row.get("total_cost"), *(at(one, "total_cost") for one in usages)),
         session=text(*(at(metadata, name) for name in _SESSIONS)),
     )
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from claimflow.flows.traces.spans import NO_IDS, Kind, Reason, Span
 from claimflow.flows.traces.values import (
+    amount,
     answer_of,
     at,
     count,
@@ -84,6 +85,7 @@ def _span(span: Mapping[str, Any], trace_id: str, session: str | None) -> Span |
         model=text(given.get("mlflow.llm.model"), at(outputs, "model")),
         tokens_in=count(at(usage, "input_tokens")),
         tokens_out=count(at(usage, "output_tokens")),
+        cost=amount(at(given.get("mlflow.llm.cost"), "total_cost")),
         session=session,
     )
 

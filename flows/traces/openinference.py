@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from claimflow.flows.traces.spans import NO_IDS, Kind, Reason, Span
 from claimflow.flows.traces.values import (
+    amount,
     answer_of,
     at,
     count,
@@ -77,5 +78,6 @@ def described(attributes: dict[str, Any], kind: str | None = None) -> dict[str, 
         "model": text(at(attributes, "llm.model_name")),
         "tokens_in": count(at(attributes, "llm.token_count.prompt")),
         "tokens_out": count(at(attributes, "llm.token_count.completion")),
+        "cost": amount(at(attributes, "llm.cost.total")),
         "session": text(at(attributes, "session.id")),
     }

@@ -153,7 +153,7 @@ class ReceivedFolder:
         """Append lines to a segment; why they are not on the disk, or None."""
         content = b"".join(line + b"\n" for line in lines)
         try:
-            # A segment that somebody else changed is given up for a new one, once.
+            # A segment that another process changed is given up for a new one, once.
             stored = self._is_ours() and (self._written(content) or self._written(content))
         except OSError as error:
             if not self._is_ours():
@@ -174,7 +174,7 @@ class ReceivedFolder:
             _write_all(segment, content)
             os.fsync(segment.fileno())
         except OSError:
-            # Half a line would spoil the next one. After a failed fsync nobody knows what is
+            # Half a line would spoil the next one. After a failed fsync it is unknown what is
             # on the disk, so that no further line goes into this segment.
             with suppress(OSError):
                 segment.truncate(min(self._size, os.fstat(segment.fileno()).st_size))
@@ -238,7 +238,7 @@ class ReceivedFolder:
         part = segment.with_suffix(_PART)
         if not part.exists() and _make_part(segment, part):
             _sync_folder(self.folder)
-        # A line that is cut off was not accepted, but is nobody's to remove.
+        # A line that is cut off was not accepted, but its file is kept.
         if part.exists():
             done = time.time() - part.stat().st_mtime >= _KEPT_SECONDS
             removed = done

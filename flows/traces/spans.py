@@ -24,8 +24,8 @@ class Span(NamedTuple):
     """One operation of a trace; texts that it does not have are empty lists or None.
 
     `asked` are the messages that went in, `said` the answers that came out, the best last.
-    `start` and `end` are nanoseconds since 1970. `named` is False where the log has no id, so that
-    `trace_id` is only its place.
+    `start` and `end` are nanoseconds since 1970, `cost` is in US dollars. `named` is False where
+    the log has no id, so that `trace_id` is only its place.
     """
 
     trace_id: str
@@ -42,6 +42,7 @@ class Span(NamedTuple):
     model: str | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
+    cost: float | None = None
     session: str | None = None
     named: bool = True
 

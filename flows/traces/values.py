@@ -286,6 +286,15 @@ def count(*values: Any) -> int | None:
     return None
 
 
+def amount(*values: Any) -> float | None:
+    """The first of the values that is a number from 0, which may be written as text."""
+    for value in values:
+        number = _number(value)
+        if number is not None and number >= 0:
+            return float(number)
+    return None
+
+
 def nanoseconds(value: Any, *, unit: int = 1) -> int | None:
     """A time since 1970: a number of `unit` nanoseconds, or a date and time in ISO 8601."""
     number = _number(value)

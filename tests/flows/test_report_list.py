@@ -75,6 +75,15 @@ def page(browser: Browser) -> Iterator[Page]:
         yield page
 
 
+@pytest.fixture(params=["file", "viewer"])
+def anywhere(request: pytest.FixtureRequest, page: Page, address: str, view: ViewServer) -> str:
+    """The address of the report as a file, and in the viewer."""
+    if request.param == "file":
+        return address
+    page.goto(view.url)
+    return f"http://127.0.0.1:{view.server_port}/run/latest"
+
+
 def opened(page: Page, address: str) -> Page:
     page.goto(address)
     page.wait_for_selector("#list tbody tr")
@@ -156,14 +165,8 @@ def test_the_viewer_has_the_columns_and_the_csv_too(page: Page, view: ViewServer
     assert found == {escape_formula(name): escape_formula(text) for name, text in FORMULAS.items()}
 
 
-@pytest.mark.parametrize("where", ["file", "viewer"])
-def test_a_sample_is_found_by_its_span(
-    page: Page, address: str, view: ViewServer, where: str
-) -> None:
-    if where == "viewer":
-        page.goto(view.url)
-        address = f"http://127.0.0.1:{view.server_port}/run/latest"
-    opened(page, address)
+def test_a_sample_is_found_by_its_span(page: Page, anywhere: str) -> None:
+    opened(page, anywhere)
     page.locator("#filters [name=text]").fill("7F3E")
     expect(page.locator("#list tbody tr")).to_have_count(1)
     expect(page.locator("#list button.open")).to_have_text("c")
@@ -171,14 +174,8 @@ def test_a_sample_is_found_by_its_span(
     assert page.locator("#filters [name=slice]").count() == 0
 
 
-@pytest.mark.parametrize("where", ["file", "viewer"])
-def test_a_filter_is_saved_chosen_and_deleted(
-    page: Page, address: str, view: ViewServer, where: str
-) -> None:
-    if where == "viewer":
-        page.goto(view.url)
-        address = f"http://127.0.0.1:{view.server_port}/run/latest"
-    opened(page, f"{address}#metric=recall&from=0.25&sort=sample&sample=b")
+def test_a_filter_is_saved_chosen_and_deleted(page: Page, anywhere: str) -> None:
+    opened(page, f"{anywhere}#metric=recall&from=0.25&sort=sample&sample=b")
     form = page.get_by_role("form", name="Saved filters")
     form.get_by_role("button", name="Save this filter").click()
     expect(form.get_by_role("status")).to_have_text("A filter needs a name.")
@@ -188,7 +185,7 @@ def test_a_filter_is_saved_chosen_and_deleted(
     page.get_by_role("button", name="Clear").click()
     expect(page.locator("#list tbody tr")).to_have_count(5)
     page.reload()
-    opened(page, f"{address}#sort=-score")
+    opened(page, f"{anywhere}#sort=-score")
     form.get_by_label("Saved filters").select_option("<b>high</b>")
     expect(page.locator("#list tbody tr")).to_have_count(3)
     assert parse_qs(urlsplit(page.url).fragment) == {

@@ -681,7 +681,7 @@ def test_what_an_earlier_run_could_not_send_is_sent_with_the_newest(
     printed = capsys.readouterr().out
     assert f"run {first}: 2 evaluations sent" in printed
     assert f"run {third}: 2 evaluations sent" in printed
-    # Nobody has asked for it.
+    # It was never asked for.
     assert second not in printed
 
 

@@ -232,6 +232,39 @@ def test_an_older_trace_of_mlflow_is_read(tmp_path: Path) -> None:
     assert left_out(source) == ["left out: spans without a trace id or a span id 1"]
 
 
+ASKED = {"input": "Is tin a metal?", "output": "Yes."}
+
+LLM = {"openinference__span__kind": "LLM", "input__value": "Is it?", "output__value": "Yes."}
+
+
+@pytest.mark.parametrize(
+    ("records", "cost"),
+    [
+        # Each call of a model is counted once, and the sum that its root repeats is not.
+        ([{"resourceSpans": [{"scopeSpans": [{"spans": [
+            otlp_span("a", "1", input__value="Is it?", output__value="Yes."),
+            otlp_span("a", "2", "1", llm__cost__total="0.1", **LLM),
+            otlp_span("a", "3", "1", llm__cost__total="0.2", **LLM)]}]}]}], 0.3),
+        ([{"id": "a", **ASKED, "totalCost": 0.25}], 0.25),
+        ([{"id": "a", **ASKED, "totalCost": 9, "observations": [
+            {"id": "b", "type": "GENERATION", **ASKED, "costDetails": {"total": 0}}]}], 0),
+        ([{"id": "a", "run_type": "llm", "inputs": {"messages": [["user", "Is it?"]]},
+           "outputs": {"content": "Yes."}, "total_cost": "0.004"}], 0.004),
+        ([{"info": {"trace_id": "a"}, "data": {"spans": [{"span_id": "b", "attributes": {
+            "mlflow.spanType": '"LLM"', "mlflow.spanInputs": '"Is it?"',
+            "mlflow.spanOutputs": '"Yes."', "mlflow.llm.cost": '{"total_cost": 0.5}'}}]}}], 0.5),
+        ([{"id": "a", **ASKED, "totalCost": -1}], None),
+        ([{"id": "a", **ASKED, "totalCost": "much"}], None),
+    ],
+)  # fmt: skip
+def test_what_a_trace_cost_is_metadata(
+    records: list[dict[str, Any]], cost: float | None, tmp_path: Path
+) -> None:
+    (tmp_path / "t.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records), "utf-8")
+    (row,) = rows(read(tmp_path / "t.jsonl"))
+    assert row["metadata"].get("cost_usd") == cost
+
+
 def test_a_chat_may_be_logged_as_request_and_response(tmp_path: Path) -> None:
     log = {
         "request": {"model": "m", "messages": [{"role": "user", "content": "Is tin a metal?"}]},
