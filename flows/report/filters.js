@@ -5,8 +5,9 @@ function options(values, first) {
   return node("select", {}, all.map(([value, shown]) => node("option", { value }, shown)));
 }
 
-// Metadata fields with 2 to 30 values, for the filter by slice; an id, which no two samples share, is none.
-function sliceOptions(rows) {
+// The fields that the run is sliced by, and metadata fields with 2 to 30 values, for the filter by slice. An
+// id, which no two samples share, is none.
+function sliceOptions(rows, sliced) {
   const [found, having] = [new Map(), new Map()];
   for (const row of rows) for (const [key, value] of Object.entries(row.metadata)) {
     if (value === null || typeof value === "object") continue;
@@ -14,16 +15,16 @@ function sliceOptions(rows) {
     found.get(key).add(String(value));
     having.set(key, (having.get(key) || 0) + 1);
   }
-  return [...found].filter(([key, values]) => values.size > 1 && values.size <= 30 && values.size < having.get(key))
+  return [...found].filter(([key, values]) => sliced.includes(key) || (values.size > 1 && values.size <= 30 && values.size < having.get(key)))
     .flatMap(([key, values]) => [...values].sort().map((value) => [JSON.stringify([key, value]), `${key}: ${value}`]));
 }
 
 const distinct = (sets) => [...new Set(sets.flatMap((one) => [...one]))].sort().map((one) => [one, one]);
 
-function controls(rows, against) {
+function controls(rows, against, sliced) {
   const control = (label, name, input) => { input.setAttribute("name", name); return node("label", {}, label, input); };
   const metrics = [...new Set(rows.flatMap((row) => [...row.scores.keys()]))];
-  const slices = sliceOptions(rows);
+  const slices = sliceOptions(rows, sliced);
   const verdicts = ["entailed", "contradicted", "neutral", "failed"].map((one) => [one, `${SIGNS[one]} ${one}`]);
   const failures = distinct(rows.map((row) => row.failures));
   const causes = distinct(rows.map((row) => row.causes));

@@ -100,6 +100,7 @@ def html_report(
     sorts = defaultdict(
         lambda: "score", {one["name"]: "-score" if one["lower"] else "score" for one in metrics}
     )
+    sliced = list(dict.fromkeys(row["slice_field"] for row in run.slices))
     facts = {
         "head": run.head,
         "viewer": viewer,
@@ -116,8 +117,9 @@ def html_report(
                 (step, value, _svg(drawn))
                 for step, value, drawn in slice_reliability_svgs(run.corrected, field)
             ]
-            for field in dict.fromkeys(row["slice_field"] for row in run.slices)
+            for field in sliced
         },
+        "sliced": sliced,
         "slice_note": SLICE_NOTE,
         "slice_signs": SLICE_SIGNS,
         "untaught": run.untaught_line,

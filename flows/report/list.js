@@ -103,13 +103,13 @@ function histogram(values, name) {
 }
 
 function explore(packed) {
-  const { against, run, steps } = byId("packed").dataset;
+  const { against, run, steps, sliced } = byId("packed").dataset;
   // The steps whose verdicts each metric is made of.
   const stepsOf = JSON.parse(steps);
   const rows = packed.map(run ? rowFrom : rowOf);
   const state = { sort: null, down: false, first: 0, last: 0, height: 0, open: null, claim: null, step: null, markdown: true, address: "", following: false, rows, found: { text: "", ids: new Set() } };
   const [filters, list, scroller] = [byId("filters"), byId("list"), byId("scroller")];
-  filters.append(...controls(rows, against));
+  filters.append(...controls(rows, against, JSON.parse(sliced)));
 
   const value = (name) => (filters.elements[name] ? filters.elements[name].value : "");
   const scoreOf = (row) => (value("metric") ? (row.scores.get(value("metric")) || { score: null }).score : row.mean);
@@ -360,7 +360,13 @@ function explore(packed) {
       const wanted = input.name && parts.get(input.name);
       if (wanted && (input.type !== "number" || Number.isFinite(Number(wanted)))) input.value = wanted;
     }
-    for (const input of filters.querySelectorAll("select")) if (input.selectedIndex < 0) input.selectedIndex = 0;
+    // A link may name what no sample of this page has: another run's failure, or a slice without a sample here.
+    const missing = ["slice", "changed", "cause", "failure"].filter((name) => parts.get(name) && !filters.elements[name]);
+    for (const input of filters.querySelectorAll("select")) {
+      if (input.selectedIndex >= 0) continue;
+      input.selectedIndex = 0;
+      missing.push(input.name);
+    }
     const shown = [state.markdown, state.step];
     state.markdown = parts.get("markdown") !== "off";
     state.step = parts.get("step");
@@ -370,7 +376,7 @@ function explore(packed) {
     choose(namesIn(parts.get("columns")) || firstNames);
     scroller.scrollTop = 0;
     draw();
-    say("");
+    say(missing.length ? `No sample of this page has ${missing.map((one) => `${one}=${parts.get(one)}`).join(" or ")}: shown without this filter.` : "");
     const name = parts.get("sample");
     const row = rows.find((one) => one.id === name);
     if (row) { if (row !== state.open || parts.get("claim") !== state.claim || String(shown) !== String([state.markdown, state.step])) show(row, parts.get("claim")); return; }

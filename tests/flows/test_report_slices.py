@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -149,6 +150,22 @@ def test_the_distribution_is_that_of_the_samples_that_match(page: Page, address:
         "all => all.map(one => one.height.baseVal.value)"
     )
     assert [place for place, height in enumerate(heights) if height > 0] == [10]
+
+
+@pytest.mark.parametrize(
+    "told", [{"failure": "reply_invalid"}, {"cause": "the prompt"}, {"slice": '["topic","Paris"]'}]
+)
+def test_a_link_to_what_no_sample_has_says_so(
+    page: Page, address: str, told: dict[str, str]
+) -> None:
+    page.goto(f"{address}#{urlencode(told)}")
+    [(name, value)] = told.items()
+    expect(page.get_by_role("alert")).to_have_text(
+        f"No sample of this page has {name}={value}: shown without this filter."
+    )
+    expect(page.locator("#list tbody tr")).to_have_count(4)
+    page.locator("table.slices").get_by_role("link", name="Rome", exact=True).click()
+    expect(page.get_by_role("alert")).to_have_text("")
 
 
 def test_intervals_and_failed_rows_stand_below(page: Page) -> None:
