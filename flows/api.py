@@ -412,7 +412,7 @@ def run_pipeline(
     `observer` receives the events of the run. `open_shared_limiter` opens the rate limits that
     several runs share. Setting `stop` from another thread ends the run within moments. Replies of
     batches are awaited up to `batch_wait`, by default 26 hours; then the run ends, and the next one
-    collects them.
+    collects them. With a `batch_wait` of 0 the run submits what it can, and ends.
 
     Raises `InputError` where an endpoint that may be asked lacks a key, or a price that its
     budget needs, where a step that is to be reused is not in the store, and where the workers
@@ -435,7 +435,7 @@ def run_pipeline(
 
     def session(run_id: str) -> Session:
         opened = open_session(run_id=run_id)
-        opened.allow_batches(batch_wait or BATCH_WAIT, observer.message)
+        opened.allow_batches(BATCH_WAIT if batch_wait is None else batch_wait, observer.message)
         return opened
 
     open_session = partial(

@@ -3,7 +3,7 @@
 import argparse
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -210,10 +210,23 @@ def positive(text: str) -> int:
 
 def duration(text: str) -> timedelta:
     """Seconds, or a number with s, m, h or d."""
-    from claimflow.flows.pipeline.times import check_duration, to_timedelta
+    from claimflow.flows.pipeline.times import check_duration
+
+    return _timedelta(text, check_duration)
+
+
+def wait(text: str) -> timedelta:
+    """As `duration`, or 0."""
+    from claimflow.flows.pipeline.times import check_wait
+
+    return _timedelta(text, check_wait)
+
+
+def _timedelta(text: str, check: Callable[[Any], Any]) -> timedelta:
+    from claimflow.flows.pipeline.times import to_timedelta
 
     try:
-        return to_timedelta(check_duration(int(text) if text.isdecimal() else text))
+        return to_timedelta(check(int(text) if text.isdecimal() else text))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

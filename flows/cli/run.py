@@ -18,6 +18,7 @@ from claimflow.flows.cli.options import (
     add_redact_option,
     add_rerun_options,
     duration,
+    wait,
 )
 from claimflow.flows.cli.output import write_message
 from claimflow.flows.cli.stores import remember_store
@@ -74,9 +75,10 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--batch-wait",
-        type=duration,
+        type=wait,
         metavar="TIME",
-        help="wait for batches so long (26h); then end with exit code 9, run again to collect",
+        help="wait for batches so long (26h), with 0 not at all; then end with exit code 9, run "
+        "again to collect",
     )
 
 

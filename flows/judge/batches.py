@@ -46,6 +46,9 @@ _TIMEOUT: Final = 600.0
 _ATTEMPTS: Final = 5
 """How often a batch is submitted where the provider is throttled or unavailable."""
 
+_SUBMITTING: Final = 60.0
+"""Seconds that a submission may pause between two attempts, however short the wait is."""
+
 _AGAIN: Final = frozenset({"throttled", "server", "timeout"})
 
 Result = TypeVar("Result")
@@ -97,6 +100,7 @@ class BatchQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._read: set[str] = set()
         self._flushing = False
+        self._submitting = 0
         self._deadline: float | None = None
         # Writing the requests of a batch, or reading its replies, takes minutes of CPU time.
         self._alone = asyncio.Lock()
@@ -176,6 +180,7 @@ class BatchQueue:
         fewest = terms.fewest if terms else 1
         for part in _parts(queued):
             if len(part) >= fewest:
+                self._submitting += 1
                 self._start(self._submit(part))
                 continue
             calls = "1 call is" if len(part) == 1 else f"{len(part):,} calls are"
@@ -214,6 +219,8 @@ class BatchQueue:
                     error = self._judge_error(f"the batch was not accepted: {error.message}")
             self._fail(batch_id, error)
             return
+        finally:
+            self._submitting -= 1
         calls_text = "1 call" if len(waiting) == 1 else f"{len(waiting):,} calls"
         self._message(f"{self._label}: a batch of {calls_text} is submitted")
         await self._follow(batch_id, provider_batch)
@@ -238,7 +245,8 @@ class BatchQueue:
                     raise
                 failure = error
             if made is None and failure is not None:
-                await self._pause(failure, attempt, until)
+                longest = asyncio.get_running_loop().time() + _SUBMITTING
+                await self._pause(failure, attempt, max(until, longest))
                 # The provider may have it although its reply was lost.
                 made = await self._found(batch_id, until)
         await asyncio.to_thread(self._batches.submitted, batch_id, made)
@@ -261,6 +269,7 @@ class BatchQueue:
                 if provider_batch is None:
                     await asyncio.to_thread(self._batches.refused, batch_id, "not submitted")
                     waiting = list(self._awaited.pop(batch_id).values())
+                    self._submitting += 1
                     await self._submit(waiting)
                     return
                 await asyncio.to_thread(self._batches.submitted, batch_id, provider_batch)
@@ -352,6 +361,7 @@ class BatchQueue:
                 return state
             left = until - loop.time()
             if left <= 0:
+                await self._all_submitted()
                 what = f"the batch {provider_batch} has not ended ({state.done:,} calls done)"
                 raise PendingError(f"{self._label}: {what}; run again to collect its replies")
             if state.done > done and loop.time() - told >= _LONGEST_PAUSE:
@@ -359,6 +369,11 @@ class BatchQueue:
                 self._message(f"{self._label}: {done:,} of {calls:,} calls of the batch are done")
             await asyncio.sleep(min(pause, left))
             pause = min(1.5 * pause, _LONGEST_PAUSE)
+
+    async def _all_submitted(self) -> None:
+        """Wait until the calls that are queued are submitted: the run may end after that."""
+        while self._flushing or self._submitting:
+            await asyncio.sleep(_FIRST_PAUSE)
 
     async def _patiently(
         self, ask: Callable[[], Awaitable[Result]], until: float, *, alone: bool = False

@@ -28,7 +28,7 @@ from claimflow.flows.orchestration.recovery import label_with_process
 from claimflow.flows.orchestration.shared_limits import shared_limits_of
 from claimflow.flows.orchestration.task_runs import AWAITING, TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.pipeline.times import Duration, to_timedelta
+from claimflow.flows.pipeline.times import Duration, Wait, to_timedelta
 from claimflow.flows.pipeline.yaml_source import load_yaml
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.prepare import in_batches, prepare
@@ -101,7 +101,7 @@ def evaluate(
     timeout: Duration | None = None,
     call_timeout: Duration | None = None,
     batch: bool = False,
-    batch_wait: Duration | None = None,
+    batch_wait: Wait | None = None,
     publish: str | None = None,
     report: str | None = None,
     send: list[dict[str, Any]] | None = None,
@@ -129,9 +129,9 @@ def evaluate(
         timeout: End the run after this time, in seconds or as in 2h; finished work is kept.
         call_timeout: Give up a model call, with its retries, after this time.
         batch: Send the calls of judges in batches, at half the price, answered within a day.
-        batch_wait: Wait for batches so long; then the run ends as pending, and a later one
-            collects their replies. By default 26 hours, for a run of a deployment 10 minutes:
-            it schedules the later run, a quarter of an hour on.
+        batch_wait: Wait for batches so long, with 0 not at all; then the run ends as pending, and
+            a later one collects their replies. By default 26 hours, for a run of a deployment 10
+            minutes: it schedules the later run, a quarter of an hour on.
         publish: A folder, or an address as s3://bucket/tables, to write the run's tables to.
         report: A folder to write the HTML report of the run to.
         send: Send the scores of the run to these targets, as in [{"to": "otlp"}]; a failure fails
@@ -185,7 +185,7 @@ def evaluate(
     return final_state(run, unsent)
 
 
-def _batch_wait(given: Duration | None, deployed: UUID | None) -> timedelta | None:
+def _batch_wait(given: Wait | None, deployed: UUID | None) -> timedelta | None:
     if given is None:
         return None if deployed is None else _BATCH_WAIT
     return to_timedelta(given)

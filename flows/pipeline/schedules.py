@@ -23,7 +23,7 @@ from claimflow.flows.object_storage import is_remote, valid_location
 from claimflow.flows.pipeline.model_settings import LIMIT_NAME, YamlModel
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.pipeline.times import MAX_DAYS, Duration, check_cron, to_timedelta
+from claimflow.flows.pipeline.times import MAX_DAYS, Duration, Wait, check_cron, to_timedelta
 from claimflow.flows.pipeline.yaml_errors import error_message, validate
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
 from claimflow.stages.plugins import entry_point_names
@@ -185,7 +185,7 @@ class Deployment(YamlModel):
     """A run that takes longer ends as failed; in seconds or as in 2h, no limit when left out."""
     call_timeout: Duration | None = None
     """A model call, with its retries, is given up after this time; in seconds or as in 2m."""
-    batch_wait: Duration | None = None
+    batch_wait: Wait | None = None
     """A run waits so long for batches, then another one collects them; 10m when left out."""
     publish: Annotated[str, AfterValidator(valid_location)] | None = None
     """Where the tables of each run are written as Parquet: a folder, relative to this file, or s3://."""

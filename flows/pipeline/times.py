@@ -37,8 +37,17 @@ Duration = Annotated[int | str, BeforeValidator(check_duration)]
 """Whole seconds, or a whole number with s, m, h or d."""
 
 
+def check_wait(given: Any) -> Any:
+    """A valid `Wait`; raises `ValueError` for anything else."""
+    return 0 if given in (0, "0") and not isinstance(given, bool) else check_duration(given)
+
+
+Wait = Annotated[int | str, BeforeValidator(check_wait)]
+"""A `Duration`, or 0 for not waiting at all."""
+
+
 def to_timedelta(written: int | str) -> timedelta:
-    """A `Duration` as timedelta."""
+    """A `Duration` or `Wait` as timedelta."""
     return timedelta(seconds=_seconds(written))
 
 

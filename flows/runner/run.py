@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 
 import duckdb
 
-from claimflow.flows.errors import JudgeError, RunTimeoutError, StoppedError, StoreError
+from claimflow.flows.errors import (
+    JudgeError,
+    PendingError,
+    RunTimeoutError,
+    StoppedError,
+    StoreError,
+)
 from claimflow.flows.judge.ledger_writer import recover_journals
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
@@ -147,8 +153,8 @@ class Run:
 
         Each step has a thread, since it may wait for any other: for its tables, or for questions
         that share calls. Raises the first error of any step, and `StoppedError` when the run was
-        stopped; where a model cannot be used (`JudgeError`), the steps that do not need its tables
-        are made first.
+        stopped; where a model cannot be used (`JudgeError`) or a batch has not ended
+        (`PendingError`), the steps that do not need its tables are made first.
         """
         computing = threading.Semaphore(_AT_ONCE)
 
@@ -379,10 +385,12 @@ def process_time_limit(limit: timedelta | None) -> Iterator[None]:
 def _wait_for_all(futures: Iterable[Future[Any]]) -> None:
     """Wait until all are done; raises the error of one of them as soon as it occurs.
 
-    A `JudgeError` is raised when all are done.
+    A `JudgeError` is raised when all are done, and without one a `PendingError`: other steps may
+    still submit batches.
     """
     pending = set(futures)
     unusable: JudgeError | None = None
+    waiting: PendingError | None = None
     while pending:
         # Not without a timeout: the Ctrl-C handler of Polars does not interrupt a wait.
         done, pending = wait(pending, _POLL_SECONDS, FIRST_EXCEPTION)
@@ -391,5 +399,8 @@ def _wait_for_all(futures: Iterable[Future[Any]]) -> None:
                 future.result()
             except JudgeError as error:
                 unusable = unusable or error
-    if unusable is not None:
-        raise unusable
+            except PendingError as error:
+                waiting = waiting or error
+    failure = unusable or waiting
+    if failure is not None:
+        raise failure

@@ -205,6 +205,52 @@ def test_a_run_ends_as_pending_and_the_next_one_collects(
     assert chats(endpoint) == 0
 
 
+def test_a_run_that_does_not_wait_submits_all_of_its_batches(
+    judged: Judged,
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two judges, and more calls of each than a batch takes; a refusal on the way is no reason."""
+    monkeypatch.setattr("claimflow.flows.judge.batches._MOST_CALLS", 2)
+    monkeypatch.setattr("claimflow.flows.judge.worker_pool._GRACE_SECONDS", 0.1)
+    endpoint.behaviour.batches.seconds = 600
+    verify = STEPS["response_in_reference"]
+    second = {"second": judged.judge(model="hosted_vllm/second")}
+    steps = STEPS | {"by_second": verify | {"judge": "second"}}
+    judged.write("abcde", steps=steps, more={"judges": second})
+    busy = iter([False, True, True, True])
+
+    def instead(method: str, path: str) -> tuple[int, Any] | None:
+        refused = method == "POST" and path == "/v1/batches" and next(busy, False)
+        return (503, {"error": {"message": "busy"}}) if refused else None
+
+    endpoint.behaviour.batches.instead = instead
+    assert judged.command("--batch", "--batch-wait", "0") == 9
+    assert sorted(sizes(endpoint)) == [1, 1, 2, 2, 2, 2]
+    assert "run again to collect its replies" in capsys.readouterr().err
+    assert judged.ask("SELECT status FROM audit.runs") == [("pending",)]
+    # The next run looks once, and collects what has ended.
+    endpoint.behaviour.batches.seconds = 0
+    assert judged.command("--batch", "--batch-wait", "0") == 0
+    assert set(submitted(endpoint).values()) == {1}
+    assert judged.ask("SELECT count(*) FROM verdicts WHERE verdict NOT NULL") == [(30,)]
+
+
+def test_steps_that_need_no_batch_are_made_before_a_run_ends_as_pending(
+    judged: Judged, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("claimflow.flows.judge.worker_pool._GRACE_SECONDS", 0.1)
+    endpoint.behaviour.batches.seconds = 600
+    endpoint.behaviour.latency = 3.0
+    verify = STEPS["response_in_reference"]
+    second = {"second": judged.judge(model="hosted_vllm/second")}
+    steps = STEPS | {"at_once": verify | {"judge": "second"}}
+    judged.write("ab", steps=steps, more={"judges": second}, batch=True)
+    assert judged.command("--batch-wait", "0") == 9
+    assert judged.ask("SELECT step, count(*) FROM verdicts GROUP BY ALL") == [("at_once", 6)]
+
+
 def pending(judged: Judged, endpoint: Endpoint) -> None:
     """Run until a batch is submitted, and let it end after that."""
     endpoint.behaviour.batches.seconds = 600

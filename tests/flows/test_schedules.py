@@ -152,6 +152,19 @@ def test_all_mistakes_are_reported_together(small: Path) -> None:
     ]
 
 
+def test_only_a_wait_for_batches_may_be_none_at_all(small: Path) -> None:
+    usual = "pipeline: small.yaml, every: 1d"
+    path = written(small, f"one: {{{usual}, batch_wait: 0}}")
+    (found,) = read_schedules(path).scheduled
+    assert found.parameters["batch_wait"] == 0
+    wrong = written(small, f"one: {{{usual}, batch_wait: -1}}", f"two: {{{usual}, timeout: 0}}")
+    told = "is not valid; write seconds, or a number with s, m, h or d, as in 6h"
+    assert faults(wrong) == [
+        f"s.yaml:2 deployments.one.batch_wait: {told}",
+        f"s.yaml:3 deployments.two.timeout: {told}",
+    ]
+
+
 def test_very_long_durations_are_refused(small: Path) -> None:
     path = written(
         small,
