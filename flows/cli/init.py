@@ -114,12 +114,12 @@ def init(options: Namespace) -> int:
 class _Judge(NamedTuple):
     """The judge section of a pipeline, a comment on it, and what it needs.
 
-    `variable` is the environment variable of its key; `missing` says what the environment lacks.
+    `variables` are the environment variables of its key; `missing` says what the environment lacks.
     """
 
     section: Mapping[str, Any]
     comment: str
-    variable: str
+    variables: tuple[str, ...]
     missing: str | None
 
 
@@ -127,18 +127,18 @@ def _judge(model: str) -> _Judge:
     """A judge by litellm's name. Raises `InputError` for a provider that litellm does not know."""
     from claimflow.flows.judge.budget import price_of
     from claimflow.flows.judge.provider import open_provider
-    from claimflow.flows.judge.provider_errors import key_variable_of, missing_of
+    from claimflow.flows.judge.provider_errors import key_variables_of, missing_of
     from claimflow.flows.pipeline.model_settings import Judge
 
     endpoint = Judge(model=model)
     provider = open_provider(endpoint.provider)
-    missing, variable = missing_of(endpoint, provider), key_variable_of(endpoint, provider)
-    if variable is None:
+    missing, variables = missing_of(endpoint, provider), key_variables_of(endpoint, provider)
+    if not variables:
         raise InputError([Fault("--judge", f"{model} cannot be asked", str(missing))])
     price = price_of(endpoint)
     comment = (
         "The language model that decomposes and verifies, by litellm's name. Its key comes from\n"
-        f"the environment: {variable}. `claimflow doctor pipeline.yaml` tests it with three small\n"
+        f"the environment: {' and '.join(variables)}. `claimflow doctor pipeline.yaml` tests it with three small\n"
         "requests, and `claimflow plan pipeline.yaml` says what a run would ask and cost.\n"
     )
     section: dict[str, Any] = {"model": model}
@@ -154,7 +154,7 @@ def _judge(model: str) -> _Judge:
         names = ("input", "cached_input", "output")
         section["price"] = {name: float(usd) for name, usd in zip(names, price, strict=True)}
         section["budget_usd"] = 1
-    return _Judge(section, comment, variable, missing)
+    return _Judge(section, comment, variables, missing)
 
 
 def _made(options: Namespace) -> "DataPipeline":
@@ -240,7 +240,15 @@ def _workflow(ci: str, folder: Path, root: Path, judge: _Judge | None) -> str:
     text = text.replace("claimflow==VERSION", _requirement())
     if judge is None:
         return re.sub(r"^.*\bKEY\b.*\n", "", text, flags=re.MULTILINE)
-    return re.sub(r"\bKEY\b", judge.variable, text)
+    # A mapping has an entry for each variable, and words have all of them.
+    text = re.sub(
+        r'KEY: ("[^"]*\bKEY\b[^"]*")',
+        lambda entry: ", ".join(
+            f"{one}: {entry[1].replace('KEY', one)}" for one in judge.variables
+        ),
+        text,
+    )
+    return re.sub(r"\bKEY\b", " and ".join(judge.variables), text)
 
 
 def _source() -> dict[str, Any]:

@@ -208,6 +208,7 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
     costs: dict[bool, Decimal] = {}
     unknown = any(one.calls and one.cost is None for one in estimates.values())
     further = ", and calls of unknown price" if unknown else ""
+    faults = _batch_faults(pipeline, estimates)
     submitted = sum(one.submitted for one in estimates.values())
     if submitted:
         calls = format_count(submitted, "call")
@@ -222,7 +223,7 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
             # As in the line of the whole price, a step counts if all its calls have a price.
             if judge is None or not part.calls or part.cost is None or one.cost is None:
                 continue
-            if part.who in few:
+            if part.who in few or part.who in faults:
                 continue
             known = judge.model.partition("/")[0] in BATCH_PROVIDERS
             if judge.batch or (known and judge.api_base is None):
@@ -232,6 +233,34 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
         yield f"in batches, as the pipeline says: {cost}, each batch within a day"
     if costs.get(False):
         yield f"with --batch: {_format_usd(costs[False])} USD{further}, each batch within a day"
+    yield from faults.values()
+
+
+def _batch_faults(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> dict[str, str]:
+    """A line for each judge whose calls cannot go into batches, by its name.
+
+    Of a judge that is not to send batches it is about what a cloud lacks for them.
+    """
+    from claimflow.flows.judge.cloud_batches import cloud_terms
+    from claimflow.flows.judge.provider import open_provider
+    from claimflow.flows.judge.provider_errors import batch_fault
+
+    lines = {}
+    asked = {part.who for part in _by_endpoint(estimates) if part.calls}
+    for who, judge in pipeline.judges.items():
+        if who not in asked:
+            continue
+        provider, _, model = judge.model.partition("/")
+        if judge.batch:
+            wrong = batch_fault(judge, open_provider(judge.provider))
+            if wrong:
+                lines[who] = f"{who}: {': '.join(wrong)}"
+        # litellm, which takes seconds to import, is not asked for this.
+        elif provider in ("vertex_ai", "bedrock") and judge.api_base is None:
+            terms = cloud_terms(provider, model)
+            if terms and terms.missing:
+                lines[who] = f"--batch cannot be used for {who}: {terms.missing}"
+    return lines
 
 
 def _too_few_for_a_batch(

@@ -63,6 +63,9 @@ class LineError(Exception):
 class BatchApi(Protocol):
     """The batches of an account. Raises the exceptions of its client, and `ProviderError`."""
 
+    async def check(self) -> None:
+        """Check that the place for files of batches is there, if the user has to provide it."""
+
     async def submit(self, name: str, bodies: Mapping[str, Mapping[str, Any]]) -> str:
         """Submit chat requests by their ids; returns the provider's id of the batch."""
 
@@ -87,6 +90,9 @@ class OpenaiBatches:
 
     def __init__(self, client: Any) -> None:
         self._client = client
+
+    async def check(self) -> None:
+        """As `BatchApi.check`: the provider keeps the files."""
 
     async def submit(self, name: str, bodies: Mapping[str, Mapping[str, Any]]) -> str:
         """As `BatchApi.submit`."""
@@ -161,6 +167,9 @@ class AnthropicBatches:
         self._client = client
         self._address = f"{url}/batches"
         self._headers = headers
+
+    async def check(self) -> None:
+        """As `BatchApi.check`: there are no files."""
 
     async def submit(
         self,

@@ -110,6 +110,13 @@ class VertexBatches:
         storage = os.environ.get("STORAGE_EMULATOR_HOST") or "https://storage.googleapis.com"
         self._storage = (storage if "//" in storage else f"http://{storage}").rstrip("/")
 
+    async def check(self) -> None:
+        """As `BatchApi.check`, by a look into the bucket; it writes nothing."""
+        objects = f"{self._storage}/storage/v1/b/{quote(self._bucket.name, safe='')}/o"
+        prefix = quote(self._bucket.folder, safe="")
+        with self._bucket.errors("read"):
+            await self._json("GET", f"{objects}?maxResults=1&prefix={prefix}/")
+
     async def submit(self, name: str, bodies: Mapping[str, Mapping[str, Any]]) -> str:
         """As `BatchApi.submit`."""
         lines = map(self._line, bodies, bodies.values())
@@ -299,6 +306,12 @@ class BedrockBatches:
         self._timeout = timeout
         self._clients: dict[str, Any] = {}
 
+    async def check(self) -> None:
+        """As `BatchApi.check`, by a look into the bucket; it writes nothing."""
+        place = {"Bucket": self._bucket.name, "Prefix": f"{self._bucket.folder}/", "MaxKeys": 1}
+        with self._bucket.errors("read"):
+            await self._ask("s3", "list_objects_v2", **place)
+
     async def submit(self, name: str, bodies: Mapping[str, Mapping[str, Any]]) -> str:
         """As `BatchApi.submit`."""
         # The ids of records are letters and digits.
@@ -473,15 +486,15 @@ class _Bucket(NamedTuple):
     folder: str
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Name the variable where the bucket cannot be written."""
+    def errors(self, done: str = "written") -> Iterator[None]:
+        """Name the variable where the bucket cannot be `done`: written or read."""
         try:
             yield
         except LineError as error:
             if error.status_code not in (400, 401, 403, 404):
                 raise
             status = f"{error.status_code}: {error}"
-            what = f"{self.variable}: {self.name} cannot be written: {status}"
+            what = f"{self.variable}: {self.name} cannot be {done}: {status}"
             raise ProviderError("fatal", what) from None
 
 

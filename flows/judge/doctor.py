@@ -18,7 +18,13 @@ from claimflow.flows.judge.provider import (
     Usage,
     open_provider,
 )
-from claimflow.flows.judge.provider_errors import key_variable_of, missing_of, provider_call
+from claimflow.flows.judge.provider_errors import (
+    batch_fault,
+    batch_terms_of,
+    key_variables_of,
+    missing_of,
+    provider_call,
+)
 from claimflow.flows.judge.reply_json import read_json
 from claimflow.flows.judge.reply_matching import match_entries
 from claimflow.flows.judge.response_formats import (
@@ -212,8 +218,8 @@ async def _examine(endpoint: Endpoint, provider: JudgeProvider) -> Examination:
     except ProviderError as error:
         return Examination({"reachable": "not tested"}, error.message)
     price, unpriced = _price(endpoint)
-    found = {"key": _key(endpoint, provider), "price": price}
     missing = missing_of(endpoint, provider)
+    found = {"key": _key(endpoint, provider, needed=missing is not None), "price": price}
     if missing:
         return Examination({"reachable": "not tested"} | found, missing)
     try:
@@ -222,7 +228,38 @@ async def _examine(endpoint: Endpoint, provider: JudgeProvider) -> Examination:
         unreachable = error.kind == "timeout" or "cannot be reached" in error.message
         how = f"{'no' if unreachable else 'yes, but'}: {error.message}"
         return Examination({"reachable": how} | found, error.message)
-    return Examination({"reachable": "yes"} | answered | found, fault or unpriced)
+    batches, unbatched = await _batches(endpoint, provider)
+    found |= batches
+    return Examination({"reachable": "yes"} | answered | found, fault or unpriced or unbatched)
+
+
+async def _batches(
+    endpoint: Endpoint, provider: JudgeProvider
+) -> tuple[dict[str, str], str | None]:
+    """What batches lack, and what is wrong where the settings ask for batches.
+
+    Where they do not, only what the environment lacks is said.
+    """
+    if not isinstance(endpoint, Judge):
+        return {}, None
+    terms = batch_terms_of(endpoint, provider)
+    if not endpoint.batch:
+        return {"batches": f"no: {terms.missing}"} if terms and terms.missing else {}, None
+    wrong = batch_fault(endpoint, provider)
+    if wrong is None and terms is not None:
+        try:
+            async with provider_call(reply_timeout(endpoint)):
+                await provider.check_batches(
+                    endpoint.model, api_base=endpoint.api_base, timeout=reply_timeout(endpoint)
+                )
+        except ProviderError as error:
+            wrong = f"{endpoint.model} cannot be asked in batches", error.message
+    if wrong is not None:
+        return {"batches": f"no: {wrong[1]}"}, ": ".join(wrong)
+    fewest = (
+        f", and a batch has at least {terms.fewest:,} calls" if terms and terms.fewest > 1 else ""
+    )
+    return {"batches": f"nothing is missing{fewest}"}, None
 
 
 async def _ask(endpoint: Endpoint, provider: JudgeProvider) -> tuple[dict[str, str], str | None]:
@@ -268,14 +305,19 @@ def _token_counts(usage: Usage) -> str:
     return f"reported ({usage.prompt:,} in{output} for the first call)"
 
 
-def _key(endpoint: Endpoint, provider: JudgeProvider) -> str:
-    """Whether the API key is in the environment."""
-    name = key_variable_of(endpoint, provider)
-    if name is None:
+def _key(endpoint: Endpoint, provider: JudgeProvider, *, needed: bool) -> str:
+    """Whether the API key is in the environment; where it is not `needed` it may be elsewhere."""
+    names = key_variables_of(endpoint, provider)
+    if not names:
         return "no variable is looked for"
-    if os.environ.get(name):
-        return f"{name} is set"
-    return f"{name} is not set" + (", which that address may not need" if endpoint.api_base else "")
+    words, are = " and ".join(names), "is" if len(names) == 1 else "are"
+    if all(map(os.environ.get, names)):
+        return f"{words} {are} set"
+    if endpoint.api_base:
+        elsewhere = ", which that address may not need"
+    else:
+        elsewhere = "" if needed else "; a file or a role of this machine may give it"
+    return f"{words} {are} not set{elsewhere}"
 
 
 def _price(endpoint: Endpoint) -> tuple[str, str | None]:

@@ -44,6 +44,7 @@ from claimflow.flows.judge.cloud_batches import (
 from claimflow.flows.judge.litellm_settings import (
     BATCH_PROVIDERS,
     address_variable,
+    key_variables,
     must_import,
     other_address,
     proxied,
@@ -172,6 +173,12 @@ class LitellmProvider(JudgeProvider):
         if provider in ("vertex_ai", "bedrock"):
             return cloud_terms(provider, name)
         return BatchTerms()
+
+    async def check_batches(self, model: str, *, api_base: str | None, timeout: float) -> None:
+        """As `JudgeProvider.check_batches`: that the bucket of a cloud is there."""
+        if _provider_of(model, api_base) in ("vertex_ai", "bedrock"):
+            async with self._batches(Request(model, _HELLO, {}, api_base), timeout) as batches:
+                await batches.check()
 
     async def submit_batch(
         self, name: str, requests: Mapping[str, Request], *, timeout: float
@@ -354,10 +361,10 @@ class LitellmProvider(JudgeProvider):
         keys = all(wanted.endswith("_API_KEY") for wanted in missing)
         return f"set {' or '.join(missing)} in the environment" if missing and keys else None
 
-    def key_variable(self, model: str, api_base: str | None) -> str | None:
+    def key_variable(self, model: str, api_base: str | None) -> Sequence[str] | None:
         """As `JudgeProvider.key_variable`."""
         provider = _provider_of(model, api_base)
-        return provider and f"{provider.removesuffix('_chat').upper()}_API_KEY"
+        return provider and key_variables(provider)
 
     async def warm_up(self, model: str) -> None:
         """As `JudgeProvider.warm_up`: sends a request to a closed port of this machine.

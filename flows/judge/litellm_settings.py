@@ -119,6 +119,30 @@ _ATTRIBUTES: Final = (
 )
 """Attributes of litellm, empty by default, that change a request, or who gets it."""
 
+_AWS_KEYS: Final = (
+    ("AWS_WEB_IDENTITY_TOKEN", "AWS_ROLE_NAME", "AWS_SESSION_NAME"),
+    ("AWS_ROLE_NAME",),
+    ("AWS_PROFILE_NAME",),
+    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    ("AWS_PROFILE",),
+    ("AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+)
+
+_KEYS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
+    "bedrock": (("AWS_BEARER_TOKEN_BEDROCK",), *_AWS_KEYS),
+    "sagemaker": _AWS_KEYS,
+    "vertex_ai": (("VERTEXAI_CREDENTIALS",), ("GOOGLE_APPLICATION_CREDENTIALS",)),
+}
+"""Variables with the credentials of a provider, of which the first that are all set count. Of other
+providers it is `PROVIDER_API_KEY`."""
+
+_USUAL_KEYS: Final = {
+    "bedrock": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    "sagemaker": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+    "vertex_ai": ("GOOGLE_APPLICATION_CREDENTIALS",),
+}
+"""Those to set where none is."""
+
 _OWN_ADDRESS: Final = {
     "anthropic": "https://api.anthropic.com",
     "ollama": "http://localhost:11434",
@@ -144,6 +168,18 @@ def address_variable(provider: str) -> str | None:
     usual = (f"{provider.upper()}_API_BASE",)
     names = _ADDRESSES.get(provider, usual)
     return next((name for name in names if os.environ.get(name)), None)
+
+
+def key_variables(provider: str) -> tuple[str, ...]:
+    """The environment variables that hold the key of a provider together.
+
+    Where there are several ways to give it, those of the one that counts, or that is usual.
+    """
+    same = _SAME.get(provider, provider)
+    if same not in _KEYS:
+        return (f"{provider.removesuffix('_chat').upper()}_API_KEY",)
+    given = (names for names in _KEYS[same] if all(map(os.environ.get, names)))
+    return next(given, _USUAL_KEYS[same])
 
 
 def other_address(provider: str, attribute: str | None) -> str | None:

@@ -175,6 +175,12 @@ class JudgeProvider(ABC):
         """
         return None
 
+    async def check_batches(self, model: str, *, api_base: str | None, timeout: float) -> None:
+        """Check, without submitting one, that batches of a model can be submitted.
+
+        Raises as `chat` does. What only a submission shows is left to it.
+        """
+
     async def submit_batch(
         self, name: str, requests: Mapping[str, Request], *, timeout: float
     ) -> str:
@@ -228,8 +234,11 @@ class JudgeProvider(ABC):
         """
         return None
 
-    def key_variable(self, model: str, api_base: str | None) -> str | None:
-        """The environment variable that holds the API key; None if there is none to look for."""
+    def key_variable(self, model: str, api_base: str | None) -> str | Sequence[str] | None:
+        """The environment variable that holds the API key, or several that hold it together.
+
+        None if there is none to look for.
+        """
         return None
 
     def identity(self, model: str, api_base: str | None) -> dict[str, Any]:

@@ -424,10 +424,31 @@ def batch_terms_of(endpoint: Endpoint, provider: JudgeProvider) -> BatchTerms | 
         return terms._replace(missing=_text_or_none(terms.missing))
 
 
-def key_variable_of(endpoint: Endpoint, provider: JudgeProvider) -> str | None:
-    """As `JudgeProvider.key_variable`, for any provider. Raises `InputError`, and nothing else."""
+def batch_fault(endpoint: Endpoint, provider: JudgeProvider) -> tuple[str, str] | None:
+    """Why the calls of an endpoint cannot go into batches, and what to do; None where they can.
+
+    Nothing is asked of the endpoint.
+    """
+    terms = batch_terms_of(endpoint, provider)
+    if terms is None:
+        who = "OpenAI, Azure, Anthropic, Vertex AI and Bedrock, and servers of your own"
+        return f"batch: true, and {endpoint.model} takes no batches", f"remove it; {who} do"
+    if terms.missing:
+        return f"{endpoint.model} cannot be asked in batches", terms.missing
+    return None
+
+
+def key_variables_of(endpoint: Endpoint, provider: JudgeProvider) -> tuple[str, ...]:
+    """The variables of `JudgeProvider.key_variable`, for any provider; none to look for is ().
+
+    Raises `InputError`, and nothing else.
+    """
     with provider_answer(endpoint.provider, "key_variable"):
-        return _text_or_none(provider.key_variable(endpoint.model, endpoint.api_base))
+        found = provider.key_variable(endpoint.model, endpoint.api_base)
+        if isinstance(found, list | tuple) and all(isinstance(name, str) for name in found):
+            return tuple(found)
+        name = _text_or_none(found)
+        return () if name is None else (name,)
 
 
 def _text_or_none(found: Any) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from claimflow.flows.errors import Fault, InputError, StoreFullError
 from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.provider import open_provider
-from claimflow.flows.judge.provider_errors import batch_terms_of, missing_of
+from claimflow.flows.judge.provider_errors import batch_fault, missing_of
 from claimflow.flows.pipeline.model_settings import DEFAULT_PROVIDER, Endpoint, Judge
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
@@ -58,12 +58,9 @@ def _endpoint_fault(endpoint: Endpoint) -> tuple[str, str] | None:
     if wrong:
         return f"{endpoint.model} cannot be asked", wrong
     if isinstance(endpoint, Judge) and endpoint.batch:
-        terms = batch_terms_of(endpoint, provider)
-        if terms is None:
-            who = "OpenAI, Azure, Anthropic, Vertex AI and Bedrock, and servers of your own"
-            return f"batch: true, and {endpoint.model} takes no batches", f"remove it; {who} do"
-        if terms.missing:
-            return f"{endpoint.model} cannot be asked in batches", terms.missing
+        fault = batch_fault(endpoint, provider)
+        if fault:
+            return fault
     # Only a budget needs the price before the run. Other providers' lists are read here as well, to
     # find what is wrong with them early; importing litellm for its list would take seconds.
     needs_price = endpoint.budget_usd is not None

@@ -494,6 +494,60 @@ def test_what_batches_of_a_cloud_lack_is_said_before_the_run(
     assert endpoint.hits == 0
 
 
+@pytest.mark.parametrize(
+    ("made", "bucket", "hint"),
+    [
+        (ByGemini, "GCS_BUCKET_NAME", "set GCS_BUCKET_NAME to a bucket of Google Cloud Storage"),
+        (ByNova, "AWS_S3_BUCKET_NAME", "set AWS_S3_BUCKET_NAME to a bucket of S3 for its files"),
+    ],
+)
+def test_plan_and_doctor_say_what_batches_of_a_cloud_lack(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    clouds: None,
+    made: type[Judged],
+    bucket: str,
+    hint: str,
+) -> None:
+    judged = made(tmp_path, endpoint)
+    path, model = str(judged.path), judged.judge()["model"]
+    lacks = f"{model} cannot be asked in batches"
+
+    def said(command: str, *options: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([command, path, *options])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    judged.write("a", price=PRICE, batch=True)
+    assert "  batches        nothing is missing\n" in said("doctor")[1]
+    monkeypatch.setenv(bucket, "other-bucket")
+    # The doctor looks into the bucket; a plan asks nothing.
+    code, out, err = said("doctor")
+    assert f"  batches        no: {bucket}: other-bucket cannot be read: " in out
+    assert (code, f"judge cannot be used: {lacks}: {bucket}: other-" in err) == (6, True)
+    monkeypatch.delenv(bucket)
+    code, out, err = said("doctor")
+    assert f"  batches        no: {hint}" in out
+    assert (code, f"judge cannot be used: {lacks}: {hint}" in err) == (6, True)
+    judged.write("a", price=PRICE)
+    code, out, _ = said("doctor")
+    assert (code, f"  batches        no: {hint}" in out) == (0, True)
+    judged.write("a", price=PRICE, batch=True)
+    endpoint.clear()
+    assert f"\njudge: {lacks}: {hint}" in said("plan")[1]
+    judged.write("a", price=PRICE)
+    assert f"\njudge: {lacks}: {hint}" in said("plan", "--batch")[1]
+    assert lacks not in said("plan")[1]
+    judged.write("a", price=PRICE, api_base=None)
+    out = said("plan")[1]
+    assert f"\n--batch cannot be used for judge: {hint}" in out
+    assert "with --batch: " not in out
+    assert endpoint.hits == 0
+
+
 CORRUPT = [
     b"",
     b"[]",

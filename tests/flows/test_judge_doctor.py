@@ -1,5 +1,6 @@
 """The doctor says what works, of every judge, in three small calls each."""
 
+import os
 import re
 from collections import Counter
 from contextlib import chdir
@@ -122,6 +123,26 @@ def test_seeds_are_tried_with_what_the_endpoint_takes(
         assert endpoint.hits == hits
     assert printed.code == 0
     assert printed.blocks["judge"]["seed honoured"].startswith(words)
+
+
+def test_the_keys_of_a_cloud_are_those_that_litellm_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [one for one in os.environ if one.startswith(("AWS_", "GOOGLE_", "VERTEX"))]:
+        monkeypatch.delenv(name)
+    nova = {"model": "bedrock/amazon.nova-lite-v1:0", "timeout": 5}
+    with serve() as endpoint:
+        monkeypatch.setenv("AWS_BEDROCK_RUNTIME_ENDPOINT", endpoint.url)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        printed = doctor(tmp_path, capsys, judge=nova)
+        keys = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are"
+        told = f"{keys} not set; a file or a role of this machine may give it"
+        assert printed.blocks["judge"]["key"] == told
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+        printed = doctor(tmp_path, capsys, judge=nova)
+    assert printed.blocks["judge"]["key"] == f"{keys} set"
+    assert printed.blocks["judge"]["reachable"] == "yes"
 
 
 def free(number: int) -> Any:

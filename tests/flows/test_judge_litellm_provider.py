@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -398,6 +399,41 @@ def test_what_is_missing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing("openai/gpt-4o-mini", None) == "set OPENAI_API_KEY in the environment"
     monkeypatch.setenv("OPENAI_API_KEY", "word\n")
     assert "OPENAI_API_KEY in the environment holds" in str(missing("openai/gpt-4o-mini", None))
+
+
+ACCESS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "names"),
+    [
+        ("openai/m", [], ("OPENAI_API_KEY",)),
+        ("ollama_chat/m", [], ("OLLAMA_API_KEY",)),
+        ("bedrock/amazon.nova-lite-v1:0", [], ACCESS),
+        ("bedrock/amazon.nova-lite-v1:0", ["AWS_ACCESS_KEY_ID", "AWS_PROFILE"], ("AWS_PROFILE",)),
+        ("bedrock/amazon.nova-lite-v1:0", [*ACCESS, "AWS_PROFILE"], ACCESS),
+        (
+            "bedrock/amazon.nova-lite-v1:0",
+            [*ACCESS, "AWS_BEARER_TOKEN_BEDROCK"],
+            ("AWS_BEARER_TOKEN_BEDROCK",),
+        ),
+        ("vertex_ai/gemini-2.5-flash", [], ("GOOGLE_APPLICATION_CREDENTIALS",)),
+        ("vertex_ai/gemini-2.5-flash", ["VERTEXAI_CREDENTIALS"], ("VERTEXAI_CREDENTIALS",)),
+    ],
+)
+def test_keys_are_looked_for_where_litellm_reads_them(
+    monkeypatch: pytest.MonkeyPatch, model: str, given: list[str], names: tuple[str, ...]
+) -> None:
+    for name in [one for one in os.environ if one.startswith(("AWS_", "GOOGLE_", "VERTEX"))]:
+        monkeypatch.delenv(name)
+    for name in given:
+        monkeypatch.setenv(name, "given")
+    assert open_provider("litellm").key_variable(model, None) == names
+    folder = Path(str(find_spec("litellm").origin)).parent  # type: ignore[union-attr]
+    sources = [*folder.glob("llms/bedrock/*.py"), *folder.glob("llms/vertex_ai/**/*.py")]
+    read = "".join(path.read_text("utf-8") for path in sources)
+    if not model.startswith(("openai", "ollama")) and "AWS_PROFILE" not in names:
+        assert all(name in read for name in names)
 
 
 def test_importing_needs_no_litellm() -> None:
