@@ -138,8 +138,9 @@ def _judge(model: str) -> _Judge:
     price = price_of(endpoint)
     comment = (
         "The language model that decomposes and verifies, by litellm's name. Its key comes from\n"
-        f"the environment: {' and '.join(variables)}. `claimflow doctor pipeline.yaml` tests it with three small\n"
-        "requests, and `claimflow plan pipeline.yaml` says what a run would ask and cost.\n"
+        f"the environment: {' and '.join(variables)}.\n"
+        "`claimflow doctor pipeline.yaml` tests it with three small requests, and\n"
+        "`claimflow plan pipeline.yaml` says what a run would ask and cost.\n"
     )
     section: dict[str, Any] = {"model": model}
     if missing and "api_base" in missing:
@@ -241,13 +242,9 @@ def _workflow(ci: str, folder: Path, root: Path, judge: _Judge | None) -> str:
     if judge is None:
         return re.sub(r"^.*\bKEY\b.*\n", "", text, flags=re.MULTILINE)
     # A mapping has an entry for each variable, and words have all of them.
-    text = re.sub(
-        r'KEY: ("[^"]*\bKEY\b[^"]*")',
-        lambda entry: ", ".join(
-            f"{one}: {entry[1].replace('KEY', one)}" for one in judge.variables
-        ),
-        text,
-    )
+    for entry in re.findall(r'\bKEY: "[^"]*"', text):
+        entries = (re.sub(r"\bKEY\b", name, entry) for name in judge.variables)
+        text = text.replace(entry, ", ".join(entries))
     return re.sub(r"\bKEY\b", " and ".join(judge.variables), text)
 
 

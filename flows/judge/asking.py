@@ -1,18 +1,13 @@
 """Runs that use one store at the same time share their requests: each is sent by one run only."""
 
 import asyncio
-import fcntl
 import logging
-import os
 import random
-import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
-from uuid import UUID
 
+from claimflow.flows.judge.key_locks import KeyLocks
 from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals
 from claimflow.flows.judge.worker_pool import WorkerPool
 from claimflow.flows.store.ledger import Ledger
@@ -23,125 +18,7 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 """Seconds between two looks at what another run is asking."""
 
-_OFFSETS: Final = 2**62
-
 Item = TypeVar("Item")
-
-
-class _LockFile:
-    """The open file of one store in this process, and the offsets that its sessions hold."""
-
-    def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        self.held: set[int] = set()
-        self.sessions = 0
-
-
-_REGISTRY: Final = threading.Lock()
-
-_OPEN: Final[dict[tuple[int, Path], _LockFile]] = {}
-"""By process and path. POSIX drops all locks of a process on a file as soon as the process closes
-one descriptor of it, and does not keep apart two users in one process: so each process has the
-file open once, and notes itself what its sessions hold. A forked process has no locks."""
-
-
-class KeyLocks:
-    """Locks on ledger keys, held by one session while it asks for their replies.
-
-    A lock is a POSIX lock on one byte of a file beside the store, so that it ends with its process.
-    The size of the file is a counter: it grows when a session begins, and when replies of a session
-    have come into the store. On a file system without locks nothing is locked.
-    """
-
-    def __init__(self, store: Path) -> None:
-        self._path = store.with_name(f"{store.name}.asking").resolve()
-        self._file: _LockFile | None = None
-        self._held: set[int] = set()
-        self._own = 0
-
-    def changes(self) -> int:
-        """A counter that changes when another session begins or has stored replies."""
-        try:
-            size = os.fstat(self._file.descriptor) if self._file else self._path.stat()
-        except OSError:
-            return 0
-        return size.st_size - self._own
-
-    def take(self, keys: Iterable[str]) -> bool:
-        """Lock all keys, or none of them where another session holds one."""
-        # In one order for all: of two sessions that want the same keys one gets them.
-        wanted = sorted({UUID(key).int % _OFFSETS for key in keys})
-        taken: list[int] = []
-        with _REGISTRY:
-            file = self._file or self._open()
-            if file is None:
-                return True
-            for offset in wanted:
-                if offset in file.held or not _lock(file.descriptor, offset):
-                    self._unlock(taken)
-                    return False
-                file.held.add(offset)
-                self._held.add(offset)
-                taken.append(offset)
-        return True
-
-    def release(self, keys: Iterable[str]) -> None:
-        """Unlock keys whose replies are in the store, or never will be."""
-        offsets = {UUID(key).int % _OFFSETS for key in keys} & self._held
-        if offsets:
-            # The counter first: who finds a key unlocked must see that there may be a reply.
-            self._count()
-            with _REGISTRY:
-                self._unlock(offsets)
-
-    def close(self) -> None:
-        """Unlock everything."""
-        with _REGISTRY:
-            if self._file is None:
-                return
-            self._unlock(set(self._held))
-            self._file.sessions -= 1
-            if not self._file.sessions:
-                del _OPEN[os.getpid(), self._path]
-                os.close(self._file.descriptor)
-            self._file = None
-
-    def _open(self) -> _LockFile | None:
-        """The lock file, opened or shared with other sessions; None where it cannot be opened."""
-        place = os.getpid(), self._path
-        try:
-            file = _OPEN.get(place) or _LockFile(self._path)
-        except OSError:
-            return None
-        _OPEN[place] = file
-        file.sessions += 1
-        self._file = file
-        self._count()
-        return file
-
-    def _count(self) -> None:
-        # On a full disk the run ends without this.
-        with suppress(OSError):
-            if self._file is not None:
-                self._own += os.write(self._file.descriptor, b".")
-
-    def _unlock(self, offsets: Collection[int]) -> None:
-        for offset in offsets:
-            self._held.discard(offset)
-            if self._file is not None:
-                self._file.held.discard(offset)
-                with suppress(OSError):
-                    fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, offset)
-
-
-def _lock(descriptor: int, offset: int) -> bool:
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:
-        return True  # This file system has no locks.
-    return True
 
 
 class Asking:

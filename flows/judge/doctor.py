@@ -256,9 +256,8 @@ async def _batches(
             wrong = f"{endpoint.model} cannot be asked in batches", error.message
     if wrong is not None:
         return {"batches": f"no: {wrong[1]}"}, ": ".join(wrong)
-    fewest = (
-        f", and a batch has at least {terms.fewest:,} calls" if terms and terms.fewest > 1 else ""
-    )
+    least = terms.fewest if terms else 1
+    fewest = f", and a batch has at least {least:,} calls" if least > 1 else ""
     return {"batches": f"nothing is missing{fewest}"}, None
 
 

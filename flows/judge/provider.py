@@ -180,6 +180,7 @@ class JudgeProvider(ABC):
 
         Raises as `chat` does. What only a submission shows is left to it.
         """
+        return
 
     async def submit_batch(
         self, name: str, requests: Mapping[str, Request], *, timeout: float

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.judge.asking import KeyLocks
 from claimflow.flows.judge.embedding import EndpointEmbedder
+from claimflow.flows.judge.key_locks import KeyLocks
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from claimflow.stages.rows import content_key
 from tests.endpoint import faults
@@ -213,6 +213,55 @@ def test_a_session_sees_no_change_of_its_own(tmp_path: Path) -> None:
     locks.release(KEYS)
     assert locks.changes() == before
     locks.close()
+
+
+def test_many_keys_take_no_more_locks_of_the_kernel_than_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each call it looks through all locks of a file; the log is read once."""
+    held: set[int] = set()
+    most, read, lockf, pread = [0], [0], fcntl.lockf, os.pread
+
+    def count_locks(descriptor: int, command: int, length: int, start: int) -> None:
+        lockf(descriptor, command, length, start)
+        (held.discard if command == fcntl.LOCK_UN else held.add)(start)
+        most[0] = max(most[0], len(held))
+
+    def count_bytes(descriptor: int, length: int, start: int) -> bytes:
+        found = pread(descriptor, length, start)
+        read[0] += len(found)
+        return found
+
+    store = tmp_path / "s.duckdb"
+    ours, theirs = ([content_key(who, number) for number in range(1_000)] for who in "ab")
+    go_on, wait = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(wait)
+        other = KeyLocks(store)
+        for key in theirs:
+            other.take([key])
+        os.read(go_on, 1)
+        os._exit(0)
+    # It has noted its begin and its keys.
+    asking = tmp_path / "s.duckdb.asking"
+    locks = KeyLocks(store)
+    try:
+        wait_for(lambda: asking.is_file() and asking.stat().st_size >= 25 * 1_001)
+        monkeypatch.setattr(fcntl, "lockf", count_locks)
+        monkeypatch.setattr(os, "pread", count_bytes)
+        assert not locks.take([ours[0], theirs[0]])
+        assert all(locks.take([key]) for key in ours)
+        assert most[0] <= 3
+        assert read[0] == 25 * 1_001
+    finally:
+        os.close(wait)
+        os.waitpid(child, 0)
+    # What it held ends with it.
+    assert all(locks.take([key]) for key in theirs)
+    locks.release(ours)
+    locks.close()
+    assert asking.stat().st_size == 0
 
 
 def test_without_locks_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
