@@ -33,6 +33,12 @@ def add(commands: Commands) -> None:
         "list the runs of a store, newest first",
         example="--config configs/quickstart.yaml",
     )
+    parser.add_argument(
+        "--batches",
+        action="store_true",
+        help="list the batches of calls instead, by what the store knows of them",
+    )
+    add_format_option(parser, "table", "json")
     add_store_options(parser, live=True)
 
     parser = add_command(
@@ -137,13 +143,26 @@ def add(commands: Commands) -> None:
 
 
 def runs(options: Namespace) -> int:
-    """Print the runs of a store, newest first."""
+    """Print the runs of a store, or their batches, newest first."""
+    import polars as pl
+
     from claimflow.flows.report.terminal import Terminal
+    from claimflow.flows.store.batches import Batches
     from claimflow.flows.store.results import all_runs
 
-    found = all_runs(readable_store(options))
+    store = readable_store(options)
+    if options.batches:
+        found = Batches(store).listed()
+        drop = ["message", "submitted_at", "reserved", "provider", "expires_at", "failed"]
+        drop += ["step", "run_id"]
+    else:
+        reserved = Batches(store).reserved().select("run_id", pl.col("reserved").cast(pl.Float64))
+        found = all_runs(store).join(reserved, on="run_id", how="left", maintain_order="left")
+        drop = ["reused", "made", "ended_at", "started_at", "reason", "tags", "partial", "failures"]
+    if options.format == "json":
+        write_table(found, "json", None)
+        return 0
     empty = [name for name in found.columns if found[name].null_count() == found.height]
-    drop = ("reused", "made", "ended_at", "started_at", "reason", "tags", "partial", "failures")
     Terminal().print_frame(found, drop=[*empty, *drop])
     return 0
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -59,12 +60,13 @@ class TooFewCallsError(Exception):
 
 
 class _Waiting(NamedTuple):
-    """A call that waits for its reply."""
+    """A call that waits for its reply; `reserved` is what it may cost, as of `BatchCall`."""
 
     call: Call
     request: Request
     keys: Sequence[str]
     reply: asyncio.Future[ChatReply]
+    reserved: Decimal | None
 
 
 class BatchQueue:
@@ -121,8 +123,10 @@ class BatchQueue:
             return call
         return call._replace(call_id=submitted.call_id, rung=submitted.rung)
 
-    async def reply(self, call: Call, request: Request, keys: Sequence[str]) -> ChatReply:
-        """The reply to a request that asks for `keys`.
+    async def reply(
+        self, call: Call, request: Request, keys: Sequence[str], *, reserved: Decimal | None = None
+    ) -> ChatReply:
+        """The reply to a request that asks for `keys`, for which `reserved` is set aside.
 
         Raises `ProviderError`, `JudgeError` where no batch can succeed, `PendingError`, and
         `TooFewCallsError` where it is to be sent by itself.
@@ -130,14 +134,14 @@ class BatchQueue:
         submitted = self._submitted.pop(tuple(keys), None)
         reply: asyncio.Future[ChatReply] = asyncio.get_running_loop().create_future()
         if submitted is None:
-            self._queued.append(_Waiting(call, request, keys, reply))
+            self._queued.append(_Waiting(call, request, keys, reply, reserved))
             if not self._flushing:
                 self._flushing = True
                 self._start(self._submit_when_quiet())
         else:
             followed = submitted.batch_id in self._awaited
             awaited = self._awaited.setdefault(submitted.batch_id, {})
-            awaited[call.call_id] = _Waiting(call, request, keys, reply)
+            awaited[call.call_id] = _Waiting(call, request, keys, reply, submitted.reserved)
             if not followed:
                 self._start(self._resume(submitted.batch_id))
         return await reply
@@ -194,7 +198,14 @@ class BatchQueue:
         batch_id = str(uuid4())
         awaited = self._awaited[batch_id] = {one.call.call_id: one for one in waiting}
         calls = [
-            BatchCall(batch_id, one.call.call_id, one.call.rung or "text", tuple(one.keys))
+            BatchCall(
+                batch_id,
+                one.call.call_id,
+                one.call.rung or "text",
+                tuple(one.keys),
+                one.call.step,
+                one.reserved,
+            )
             for one in waiting
         ]
         until = self._until()

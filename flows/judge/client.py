@@ -92,12 +92,16 @@ async def chat(provider: JudgeProvider, request: Request, *, timeout: float) -> 
 
 
 async def _chat_in_batch(
-    batches: BatchQueue, call: Call, request: Request, keys: Sequence[str]
+    batches: BatchQueue,
+    call: Call,
+    request: Request,
+    keys: Sequence[str],
+    reserved: Decimal | None,
 ) -> ChatReply:
     """As `chat`, through a batch. Raises what `BatchQueue.reply` raises."""
     hide = [message["content"] for message in request.messages]
     try:
-        reply = await batches.reply(call, request, keys)
+        reply = await batches.reply(call, request, keys, reserved=reserved)
     except ProviderError as error:
         error.message = scrub(error.message, hide=hide)
         raise
@@ -188,7 +192,7 @@ class RateLimitedClient:
 
     async def request_in_batch(
         self,
-        reply: Callable[[], Awaitable[Answer]],
+        reply: Callable[[Decimal | None], Awaitable[Answer]],
         *,
         characters: int,
         entries: int,
@@ -196,19 +200,20 @@ class RateLimitedClient:
     ) -> Delivery[Answer]:
         """The result of `reply`, a request in a batch: within the budget, at the price of batches.
 
+        `reply` is given what is set aside for it, in US dollars, None where the price is unknown.
         With `paid` it was submitted by an earlier run, within the budget of that. Raises as
         `request` does, and what `reply` raises.
         """
         started = self._limiter.clock()
         if paid:
-            received = await reply()
+            received = await reply(None)
         else:
             prompt_tokens = int(characters / self._characters_per_token())
             reservation = await self._budget.reserve(prompt_tokens, entries, share=BATCH_SHARE)
             try:
                 self._before_send()
                 started = self._limiter.clock()
-                received = await reply()
+                received = await reply(None if self._price is None else reservation.usd)
                 self._budget.settle(reservation, received.usage)
             finally:
                 self._budget.release(reservation)

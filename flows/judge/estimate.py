@@ -51,7 +51,8 @@ class Estimate(NamedTuple):
     counts instructions of 1,024 tokens or more as cached from the second call on. `parts` holds
     the estimate of each endpoint where there are several, `cascade` that of a cascade.
     `shared_with` names steps in whose calls some questions are asked: those calls are counted
-    there. `submitted` calls are in batches that have not ended, and are not among `calls`.
+    there. `submitted` calls are in batches that have not ended, and are not among `calls`;
+    `reserved` is what they may cost, None where that is unknown.
     """
 
     who: str
@@ -65,6 +66,7 @@ class Estimate(NamedTuple):
     cascade: CascadeEstimate | None = None
     shared_with: tuple[str, ...] = ()
     submitted: int = 0
+    reserved: Decimal | None = Decimal(0)
 
 
 def combine(parts: Sequence[Estimate]) -> Estimate:
@@ -72,6 +74,7 @@ def combine(parts: Sequence[Estimate]) -> Estimate:
     if len(parts) == 1:
         return parts[0]
     costs = [part.cost for part in parts if part.cost is not None]
+    reserved = [part.reserved for part in parts if part.reserved is not None]
     return Estimate(
         " and ".join(part.who for part in parts),
         sum(part.calls for part in parts),
@@ -82,6 +85,7 @@ def combine(parts: Sequence[Estimate]) -> Estimate:
         any(part.about for part in parts),
         tuple(parts),
         submitted=sum(part.submitted for part in parts),
+        reserved=sum(reserved, Decimal(0)) if len(reserved) == len(parts) else None,
     )
 
 
@@ -95,6 +99,7 @@ class Tally:
     cached_tokens: float = 0
     completion_tokens: float = 0
     submitted: int = 0
+    reserved: Decimal | None = Decimal(0)
 
     def estimate(self, who: str, price: Price | None, *, scale: float, about: bool) -> Estimate:
         """The estimate for all samples: `scale` times what was counted."""
@@ -103,7 +108,12 @@ class Tally:
         cost = cost_of(Usage(prompt, cached, completion), price) if self.calls else Decimal(0)
         calls, answers = round(self.calls * scale), round(self.answers * scale)
         submitted = round(self.submitted * scale)
-        return Estimate(who, calls, answers, prompt, completion, cost, about, submitted=submitted)
+        reserved = None if self.reserved is None else self.reserved * Decimal(scale)
+        return Estimate(
+            *(who, calls, answers, prompt, completion, cost, about),
+            submitted=submitted,
+            reserved=reserved,
+        )
 
 
 class SharedCalls:
@@ -208,6 +218,9 @@ class CountingJudge:
             return list(missing)
         calls = self._batches.open_calls(list(missing.values()), since=self._since)
         self.tally.submitted += len(calls)
+        for call in calls:
+            known = self.tally.reserved is not None and call.reserved is not None
+            self.tally.reserved = self.tally.reserved + call.reserved if known else None
         submitted = {key for call in calls for key in call.keys}
         return [question for question, key in missing.items() if key not in submitted]
 

@@ -36,6 +36,7 @@ from claimflow.flows.report.run_text import (
 )
 from claimflow.flows.store import results
 from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.batches import Batches
 from claimflow.flows.store.edits import UnusedEdit, unused_edits
 from claimflow.flows.store.languages import UntaughtTexts, untaught_texts
 from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL, PREVIOUS, find_run
@@ -346,6 +347,17 @@ class RunDocument:
     def call_lines(self) -> list[str]:
         """A line for each model that was asked: calls, tokens, cost."""
         return [calls_text(row) for row in self.calls]
+
+    @cached_property
+    def open_batches_line(self) -> str | None:
+        """The calls of the run in batches that have not ended, and what they may cost."""
+        found = Batches(self.store).reserved().filter(pl.col("run_id") == self.run_id)
+        for _, calls, reserved in found.iter_rows():
+            cost = "of unknown price" if reserved is None else f"about {reserved:.2g} USD reserved"
+            are = "is" if calls == 1 else "are"
+            what = f"{format_count(calls, 'call')} {are} in batches that have not ended, {cost}"
+            return f"{what}; run again to collect"
+        return None
 
     @cached_property
     def claim_audit(self) -> ClaimAudit:

@@ -249,6 +249,7 @@ def print_run(
     if run.judge_lines:
         terminal.print()
     _print_block(terminal, run.call_lines)
+    _print_block(terminal, [run.open_batches_line] if run.open_batches_line else [])
     lowest = run.lowest(_LOWEST)
     _print_lowest(terminal, lowest)
     terminal.print_line(f"store: {run.store.path}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -11,12 +12,18 @@ from claimflow.flows.store.store import Store, now
 
 
 class BatchCall(NamedTuple):
-    """A call of a batch; `keys` are the ledger keys of the replies that it is to give."""
+    """A call of a batch; `keys` are the ledger keys of the replies that it is to give.
+
+    `reserved` is what it may cost, in US dollars at the price of batches; None where the price is
+    unknown.
+    """
 
     batch_id: str
     call_id: str
     rung: str
     keys: tuple[str, ...]
+    step: str | None = None
+    reserved: Decimal | None = None
 
 
 class StoredBatch(NamedTuple):
@@ -29,6 +36,43 @@ class StoredBatch(NamedTuple):
 
 
 _OPEN: Final = "ended_at IS NULL AND call_id NOT IN (SELECT call_id FROM audit.calls)"
+
+
+_WINDOW: Final = timedelta(days=1)
+"""Within which all providers promise the replies of a batch."""
+
+_LISTED: Final = """
+SELECT run_id, string_agg(DISTINCT batch_calls.step, ', ' ORDER BY batch_calls.step) AS step,
+  split_part(batches.model, '/', 1) AS provider, provider_batch AS batch,
+  CASE WHEN batches.ended_at IS NULL AND provider_batch IS NULL THEN 'submitting'
+       WHEN batches.ended_at IS NULL AND count(calls.call_id) > 0 THEN 'collected in part'
+       WHEN batches.ended_at IS NULL THEN 'open'
+       WHEN count(calls.call_id) < count(*) THEN 'refused'
+       ELSE 'collected' END AS state,
+  count(*) AS requests,
+  count(*) FILTER (outcome IN ('ok', 'repaired', 'partial')) AS answered,
+  count(*) FILTER (outcome NOT IN ('ok', 'repaired', 'partial')) AS failed,
+  submitted_at,
+  CASE WHEN batches.ended_at IS NULL THEN submitted_at + $window END AS expires_at,
+  CASE WHEN bool_and(cost IS NOT NULL)
+            FILTER (outcome IN ('ok', 'repaired', 'partial')) IS NOT false
+       THEN coalesce(sum(cost), 0)::DOUBLE END AS cost,
+  CASE WHEN batches.ended_at IS NOT NULL THEN 0
+       WHEN bool_and(reserved IS NOT NULL) FILTER (calls.call_id IS NULL) IS NOT false
+       THEN coalesce(sum(reserved) FILTER (calls.call_id IS NULL), 0)::DOUBLE END AS reserved,
+  message
+FROM audit.batches JOIN audit.batch_calls USING (batch_id)
+LEFT JOIN (SELECT call_id, outcome, cost FROM audit.calls) AS calls USING (call_id)
+GROUP BY run_id, batches.batch_id, batches.model, provider_batch, batches.ended_at, submitted_at,
+  message
+ORDER BY submitted_at DESC, provider_batch
+"""
+
+_RESERVED: Final = f"""
+SELECT run_id, count(*) AS calls,
+  CASE WHEN bool_and(reserved IS NOT NULL) THEN sum(reserved) END AS reserved
+FROM audit.batches JOIN audit.batch_calls USING (batch_id) WHERE {_OPEN} GROUP BY run_id
+"""
 
 
 class Batches:
@@ -53,11 +97,12 @@ class Batches:
                 f"""
                 WITH wanted AS (SELECT key::UUID AS key FROM incoming),
                 open AS (
-                    SELECT batch_id, call_id, rung, keys
+                    SELECT batch_id, call_id, rung, keys, step, reserved
                     FROM audit.batch_calls JOIN audit.batches USING (batch_id)
                     WHERE {_OPEN} AND submitted_at >= coalesce($since, submitted_at)
                 )
-                SELECT batch_id::VARCHAR, call_id::VARCHAR, rung, keys::VARCHAR[] FROM open
+                SELECT batch_id::VARCHAR, call_id::VARCHAR, rung, keys::VARCHAR[], step, reserved
+                FROM open
                 WHERE NOT EXISTS (
                     SELECT 1 FROM (SELECT unnest(keys) AS key) ANTI JOIN wanted USING (key)
                 )
@@ -66,9 +111,23 @@ class Batches:
                 since=since,
             )
         return [
-            BatchCall(batch_id, call_id, rung, tuple(of))
-            for batch_id, call_id, rung, of in found.iter_rows()
+            BatchCall(batch_id, call_id, rung, tuple(of), step, reserved)
+            for batch_id, call_id, rung, of, step, reserved in found.iter_rows()
         ]
+
+    def listed(self) -> pl.DataFrame:
+        """Every batch, newest first, by what is in the store: no provider is asked.
+
+        `cost` is that of the calls that were answered, `reserved` what the others may cost, both in
+        US dollars at the price of batches, NULL where a price is unknown.
+        """
+        with self._store.reading() as connection:
+            return read_table(connection, _LISTED, window=_WINDOW)
+
+    def reserved(self) -> pl.DataFrame:
+        """The runs whose batches have not ended: calls without a reply, and what they may cost."""
+        with self._store.reading() as connection:
+            return read_table(connection, _RESERVED)
 
     def read(self, batch_id: str) -> StoredBatch:
         """A batch."""
@@ -94,8 +153,20 @@ class Batches:
     ) -> None:
         """Record a batch before it is submitted."""
         rows = pl.DataFrame(
-            [(call.call_id, call.rung, list(call.keys)) for call in calls],
-            schema={"call_id": pl.String, "rung": pl.String, "keys": pl.List(pl.String)},
+            [
+                (
+                    *(one.call_id, one.rung, list(one.keys), one.step),
+                    None if one.reserved is None else round(one.reserved, 9),
+                )
+                for one in calls
+            ],
+            schema={
+                "call_id": pl.String,
+                "rung": pl.String,
+                "keys": pl.List(pl.String),
+                "step": pl.String,
+                "reserved": pl.Decimal(18, 9),
+            },
             orient="row",
         )
         values = {"batch_id": batch_id, "run_id": run_id, "judge": judge, "model": model}

@@ -347,6 +347,8 @@ COMMENT ON COLUMN audit.batch_calls."batch_id" IS 'its batch';
 COMMENT ON COLUMN audit.batch_calls."call_id" IS 'the call, in audit.calls as soon as its reply is stored';
 COMMENT ON COLUMN audit.batch_calls."rung" IS 'how the form of the reply was asked for: schema, tool, object, text';
 COMMENT ON COLUMN audit.batch_calls."keys" IS 'the ledger keys of what it asks, in their order';
+COMMENT ON COLUMN audit.batch_calls."step" IS 'the step that asks, as in audit.calls; NULL before schema version 14';
+COMMENT ON COLUMN audit.batch_calls."reserved" IS 'US dollars that it may cost at the price of batches; NULL where the price is unknown';
 COMMENT ON TABLE audit.calls IS 'One row is a call of a language model, or of an embedding model behind an endpoint';
 COMMENT ON COLUMN audit.calls."call_id" IS 'one call of a language model, or of an embedding model behind an endpoint';
 COMMENT ON COLUMN audit.calls."run_id" IS 'the run that called; prune may have removed it since';

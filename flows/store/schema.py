@@ -56,6 +56,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     11: {},
     12: {},
     13: {},
+    14: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a
@@ -95,6 +96,12 @@ ALTER TABLE audit.labels ADD COLUMN IF NOT EXISTS seen BOOLEAN;
 ALTER TABLE audit.labels ADD COLUMN IF NOT EXISTS adjudicates BOOLEAN;
 """
 """What schema version 12 added to `audit.tags` and `audit.labels`."""
+
+_ADDED_TO_BATCH_CALLS: Final = """
+ALTER TABLE audit.batch_calls ADD COLUMN IF NOT EXISTS step VARCHAR;
+ALTER TABLE audit.batch_calls ADD COLUMN IF NOT EXISTS reserved DECIMAL(18, 9);
+"""
+"""What schema version 14 added to `audit.batch_calls`."""
 
 SCHEMA_VERSION: Final = max(ADDED)
 
@@ -202,6 +209,8 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, found: int) -> N
         _write_anew(connection, path)
     if found < 12:
         connection.execute(_ADDED_TO_TAGS_AND_LABELS)
+    if found < 14:
+        connection.execute(_ADDED_TO_BATCH_CALLS)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
 
 

@@ -151,7 +151,9 @@ CREATE TABLE IF NOT EXISTS audit.batch_calls (
   batch_id UUID NOT NULL,
   call_id  UUID NOT NULL,
   rung     VARCHAR NOT NULL,
-  keys     UUID[] NOT NULL          -- of the replies that it is to give, in their order
+  keys     UUID[] NOT NULL,         -- of the replies that it is to give, in their order
+  step     VARCHAR,                 -- NULL in rows of older schema versions
+  reserved DECIMAL(18, 9)           -- US dollars that it may cost; NULL where the price is unknown
 );
 
 -- Tags of runs; the newest row of a tag counts. A removed tag has a row that says so.

@@ -8,6 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -374,6 +375,73 @@ def test_what_is_in_a_batch_is_neither_planned_nor_asked_again(
     assert (sizes(endpoint), chats(endpoint)) == ([3], 1)
 
 
+def test_what_is_reserved_for_a_batch_is_said_until_it_is_collected(
+    judged: Judged,
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = ["--store", str(judged.store.path)]
+
+    def said(*arguments: str) -> str:
+        capsys.readouterr()
+        assert main([*arguments]) in (0, 1)
+        return capsys.readouterr().out
+
+    def listed() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(
+            said("runs", *store, "--batches", "--format", "json")
+        )
+        return found
+
+    judged.write("abc", price=PRICE)
+    pending(judged, endpoint)
+    (run,) = judged.ask("SELECT run_id FROM audit.runs")[0]
+    endpoint.clear()
+    (batch,) = listed()
+    reserved = batch["reserved"]
+    assert 0 < reserved < 0.1
+    facts = {
+        "run_id": run,
+        "step": "response_in_reference",
+        "provider": "hosted_vllm",
+        "batch": "batch_1",
+        "state": "open",
+        "requests": 3,
+        "answered": 0,
+        "failed": 0,
+        "cost": 0.0,
+    }
+    assert facts.items() <= batch.items()
+    begun, ends = (datetime.fromisoformat(batch[name]) for name in ("submitted_at", "expires_at"))
+    assert ends - begun == timedelta(days=1)
+    (listed_run,) = json.loads(said("runs", *store, "--format", "json"))
+    assert listed_run["reserved"] == pytest.approx(reserved)
+    assert f"{reserved:.4g}" in said("runs", *store)
+    told = f"3 calls are in batches that have not ended, about {reserved:.2g} USD reserved; run"
+    assert told in said("show", *store)
+    assert "which a run waits for, for about 0.0" in said("plan", str(judged.path))
+    monkeypatch.setenv("COLUMNS", "80")
+    table = said("runs", *store, "--batches")
+    rows, _, note = table.partition("\ncolumns left out at 80: ")
+    assert all(len(line) <= 80 for line in rows.splitlines())
+    assert "failed, step;" in note
+    assert {"batch_1", "open", run} <= set(table.split())
+    assert endpoint.hits == 0
+    batches = endpoint.behaviour.batches
+    batches.expired = lambda line: "Case c." in json.dumps(line)
+    judged.run()
+    (batch,) = listed()
+    counts = [batch[name] for name in ("state", "requests", "answered", "failed", "reserved")]
+    assert counts == ["collected", 3, 2, 1, 0.0]
+    ((cost,),) = judged.ask("SELECT sum(cost)::DOUBLE FROM audit.calls")
+    assert batch["cost"] == pytest.approx(cost)
+    assert "in batches that have not ended" not in said("show", *store)
+    assert all(
+        one["reserved"] is None for one in json.loads(said("runs", *store, "--format", "json"))
+    )
+
+
 def test_failures_are_rows_of_their_own(either: Judged, endpoint: Endpoint) -> None:
     endpoint.behaviour.fault = faults.either(
         faults.where(about("declined"), faults.refused("No.")),
@@ -602,8 +670,6 @@ def test_a_run_that_waits_can_be_stopped_and_goes_on(judged: Judged, endpoint: E
     endpoint.behaviour.batches.seconds = 600
     judged.write("abc", batch=True)
     with pytest.raises(PendingError):
-        from datetime import timedelta
-
         from claimflow.flows.api import run_pipeline
         from claimflow.flows.runner.prepare import prepare
 

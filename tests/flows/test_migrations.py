@@ -103,6 +103,17 @@ def test_a_migrated_store_has_the_tables_and_views_of_a_fresh_one(
     assert ask(migrated, "SELECT schema_version FROM audit.store") == [(SCHEMA_VERSION,)]
 
 
+def test_calls_in_batches_of_version_13_have_no_step_and_no_cost(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    with store.writing() as connection:
+        connection.execute("ALTER TABLE audit.batch_calls DROP COLUMN step")
+        connection.execute("ALTER TABLE audit.batch_calls DROP COLUMN reserved")
+        connection.execute("INSERT INTO audit.batch_calls VALUES (uuid(), uuid(), 'text', [])")
+        connection.execute("UPDATE audit.store SET schema_version = 13")
+    migrate(store)
+    assert ask(store, "SELECT step, reserved FROM audit.batch_calls") == [(None, None)]
+
+
 def test_old_rows_are_unchanged_and_hold_null_in_new_columns(first: Store) -> None:
     scores = "SELECT sample_id, score, status FROM scores WHERE step = 'precision' ORDER BY 1"
     claims = "SELECT claim_id, sample_id, claim FROM claims ORDER BY ALL"
