@@ -213,10 +213,9 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
     if submitted:
         calls = format_count(submitted, "call")
         are = "is" if submitted == 1 else "are"
-        costs_of_open = [one.reserved for one in estimates.values()]
-        known = [cost for cost in costs_of_open if cost is not None]
-        paid = f", for about {_format_usd(sum(known, Decimal(0)))} USD"
-        paid = paid if len(known) == len(costs_of_open) else ""
+        reserved = [one.reserved for one in estimates.values() if one.reserved is not None]
+        paid = f", for about {_format_usd(sum(reserved, Decimal(0)))} USD"
+        paid = paid if len(reserved) == len(estimates) else ""
         yield f"{calls} more {are} in batches that have not ended, which a run waits for{paid}"
     few = _too_few_for_a_batch(pipeline, estimates)
     for who, fewest in few.items():

@@ -219,8 +219,10 @@ class CountingJudge:
         calls = self._batches.open_calls(list(missing.values()), since=self._since)
         self.tally.submitted += len(calls)
         for call in calls:
-            known = self.tally.reserved is not None and call.reserved is not None
-            self.tally.reserved = self.tally.reserved + call.reserved if known else None
+            if self.tally.reserved is None or call.reserved is None:
+                self.tally.reserved = None
+                break
+            self.tally.reserved += call.reserved
         submitted = {key for call in calls for key in call.keys}
         return [question for question, key in missing.items() if key not in submitted]
 

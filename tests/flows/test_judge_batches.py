@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import shutil
 import signal
 import socket
 import time
@@ -27,6 +28,7 @@ from tests.endpoint.server import Endpoint, serve
 from tests.flows.forks import Forks
 from tests.flows.judged import DECOMPOSE, EMBEDDED, LABELS, STEPS, Judged, about, sample
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 PRICE = {"input": 1.0, "output": 10.0}
 BY_JUDGE = {**STEPS, "response_claims": DECOMPOSE}
 
@@ -560,6 +562,23 @@ def test_what_batches_of_a_cloud_lack_is_said_before_the_run(
     (line,) = str(raised.value).splitlines()
     assert f"{judged.judge()['model']} cannot be asked in batches; {hint}" in line
     assert endpoint.hits == 0
+
+
+def test_the_bundled_pipeline_of_a_cloud(
+    tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, clouds: None
+) -> None:
+    shutil.copytree(CONFIGS, tmp_path / "configs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_BEDROCK_RUNTIME_ENDPOINT", endpoint.url)
+    guide = (CONFIGS / "guides/judges.md").read_text("utf-8")
+    assert "claimflow run configs/llm/batch.yaml --batch-wait 0\n" in guide
+    assert main(["check", "configs/llm/batch.yaml"]) == 0
+    command = ["run", "configs/llm/batch.yaml", "--limit", "4", "--batch-wait", "0"]
+    endpoint.behaviour.batches.seconds = 600
+    assert main(command) == 9
+    endpoint.behaviour.batches.seconds = 0
+    assert main(command) == 0
+    assert (len(sizes(endpoint)), chats(endpoint)) == (1, 0)
 
 
 @pytest.mark.parametrize(
