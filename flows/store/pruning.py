@@ -2,13 +2,25 @@
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import duckdb
 
+from claimflow.flows.errors import StoreFullError
 from claimflow.flows.store.integrity import CALLS_OF_VOTES
-from claimflow.flows.store.read_copy import fold_log, log_path, rewritten
+from claimflow.flows.store.read_copy import (
+    COPY_MEMORY,
+    REWRITTEN,
+    bounded,
+    copying,
+    fold_log,
+    log_path,
+    rewrite,
+)
 from claimflow.flows.store.runs import CURRENT_TAGS, refuse_in_progress
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import Sample, row_kinds
@@ -45,57 +57,67 @@ class Pruned(NamedTuple):
     after: int | None
 
 
-def prune(store: Store, retention: Retention, *, dry_run: bool = False) -> Pruned:
+def prune(
+    store: Store, retention: Retention, *, dry_run: bool = False, memory: str = COPY_MEMORY
+) -> Pruned:
     """Remove the runs that are not to be kept, and what only they used.
 
     Tables that a kept run reused stay, also those that a removed run made, and so do edits and
     the calls that a kept row refers to. Calls that only a kept reply refers to stay without
-    their texts. Raises `StoreBusyError` while a run is in progress.
+    their texts. What is kept is written to a new file, as by `compact`. Raises `StoreBusyError`
+    while a run is in progress.
     """
     before = store.path.stat().st_size if store.path.is_file() else 0
-    with store.reading() if dry_run else store.writing() as connection:
-        refuse_in_progress(connection, store.path)
-        _select_kept(connection, retention)
-        found = _count(connection, before)
-        if not dry_run:
-            for statement in _deletions():
-                connection.execute(statement)
-        for name in _TEMPORARY:
-            connection.execute(f"DROP TABLE {name}")
     if dry_run:
-        return found
-    compact(store)
+        with store.reading(config=bounded(memory)) as connection:
+            return _select(connection, store, retention, before)
+    # Of an older schema version it is migrated here.
+    with store.writing():
+        pass
+    with _replacing(store, memory) as (connection, folder):
+        found = _select(connection, store, retention, before)
+        rewrite(connection, folder, kept=_kept_rows())
     return found._replace(after=store.path.stat().st_size)
 
 
-def compact(store: Store) -> None:
+def compact(store: Store, *, memory: str = COPY_MEMORY) -> None:
     """Rewrite the file without the space of removed rows; the new file replaces the old at once.
 
-    A crash leaves either file whole. Others may read meanwhile. Raises `StoreFullError` where
-    the disk has no room for both.
+    A crash leaves either file whole. Others may read meanwhile. DuckDB takes at most `memory`.
+    Raises `StoreFullError` where the disk has no room for both.
     """
     fold_log(store)
-    with store.reading(exclusive=True) as connection:
+    with _replacing(store, memory) as (connection, folder):
+        rewrite(connection, folder)
+
+
+@contextmanager
+def _replacing(store: Store, memory: str) -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
+    """As `copying`; what `rewrite` leaves in the folder replaces the file of the store."""
+    with copying(store, store.path, memory=memory) as (connection, folder):
         if log_path(store.path).exists():
-            return
-        with rewritten(connection, store.path) as part:
-            shutil.copymode(store.path, part)
-            part.replace(store.path)
+            what = "its log cannot be moved into it; make room on the disk and try again"
+            raise StoreFullError(f"{store.path}: {what}")
+        yield connection, folder
+        part = folder / REWRITTEN
+        shutil.copymode(store.path, part)
+        part.replace(store.path)
         # Another process may have opened the old file without having locked it yet. If it
         # got the lock, it would write into a file that has no name any more.
         time.sleep(_SECONDS_LOCKED)
 
 
+def _select(
+    connection: duckdb.DuckDBPyConnection, store: Store, retention: Retention, before: int
+) -> Pruned:
+    """Choose what is kept, in temporary tables, and count what is not."""
+    refuse_in_progress(connection, store.path)
+    _select_kept(connection, retention)
+    return _count(connection, before)
+
+
 _SECONDS_LOCKED: Final = 0.2
 """How long the lock of a replaced file is kept."""
-
-_TEMPORARY: Final = (
-    "kept_runs",
-    "kept_tables",
-    "kept_segments",
-    "named_calls",
-    "remembered_calls",
-)
 
 
 def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) -> None:
@@ -109,15 +131,16 @@ def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) ->
         "FROM audit.artifact_segments SEMI JOIN kept_tables USING (artifact_id)"
     )
     named = " UNION ".join(
-        f"SELECT call_id FROM stored.{row.table} WHERE NOT ({_unused_rows(row.table)})"
+        f"SELECT call_id FROM stored.{row.table} WHERE {_used_rows(row.table)}"
         for row in row_kinds()
         if "call_id" in row.model_fields
     )
     for table in ("verdicts", "rubric_verdicts"):
-        named += (
-            f" UNION SELECT {CALLS_OF_VOTES} FROM stored.{table} WHERE NOT ({_unused_rows(table)})"
-        )
-    connection.execute(f"CREATE TEMP TABLE named_calls AS {named}")
+        named += f" UNION SELECT {CALLS_OF_VOTES} FROM stored.{table} WHERE {_used_rows(table)}"
+    # A NULL among them would make NULL of every NOT IN.
+    connection.execute(
+        f"CREATE TEMP TABLE named_calls AS SELECT * FROM ({named}) WHERE call_id IS NOT NULL"
+    )
     connection.execute(_REMEMBERED, {"forget": not retention.replies})
 
 
@@ -176,32 +199,40 @@ WHERE NOT $forget OR made_at >= (SELECT began FROM oldest)
       OR call_id IN (SELECT call_id FROM named_calls WHERE call_id IS NOT NULL)
 """
 
-_GONE: Final = "run_id NOT IN (SELECT run_id FROM kept_runs)"
+_KEPT_RUN: Final = "run_id IN (SELECT run_id FROM kept_runs)"
+_KEPT_TABLE: Final = "artifact_id IN (SELECT artifact_id FROM kept_tables)"
+_REMEMBERED_KEY: Final = "key IN (SELECT key FROM remembered_calls)"
+_KEPT_PART: Final = f"part IN (SELECT part FROM audit.artifact_parts WHERE {_KEPT_TABLE})"
+# The calls of a batch that has not ended are known by what is in audit.calls.
+_KEPT_BATCH: Final = (
+    f"batch_id IN (SELECT batch_id FROM audit.batches WHERE ended_at IS NULL OR {_KEPT_RUN})"
+)
 
 # With the rows before them: a tag that was removed or moved since must not return.
-_DELETE_TAGS: Final = f"""
-DELETE FROM audit.tags
-USING (SELECT tag, max(tagged_at) AS until FROM audit.tags WHERE {_GONE} GROUP BY tag) gone
-WHERE tags.tag = gone.tag AND tags.tagged_at <= gone.until
+_KEPT_TAG: Final = f"""
+NOT EXISTS (
+  SELECT 1 FROM audit.tags AS gone
+  WHERE gone.tag = tags.tag AND tags.tagged_at <= gone.tagged_at AND NOT ({_KEPT_RUN})
+)
 """
-_UNUSED: Final = "artifact_id NOT IN (SELECT artifact_id FROM kept_tables)"
-_UNUSED_PART: Final = (
-    "part NOT IN (SELECT part FROM audit.artifact_parts SEMI JOIN kept_tables USING (artifact_id))"
-)
-_NOT_NAMED: Final = (
-    f"{_GONE} AND NOT EXISTS (SELECT 1 FROM named_calls n WHERE n.call_id = calls.call_id)"
-)
-_HAS_REPLY: Final = "EXISTS (SELECT 1 FROM remembered_calls r WHERE r.call_id = calls.call_id)"
-_FORGOTTEN: Final = "NOT EXISTS (SELECT 1 FROM remembered_calls r WHERE r.key = replies.key)"
 
-_BATCH_GONE: Final = (
-    f"batch_id IN (SELECT batch_id FROM audit.batches WHERE ended_at IS NOT NULL AND {_GONE})"
-)
+_NAMED: Final = f"({_KEPT_RUN} OR call_id IN (SELECT call_id FROM named_calls))"
+_HAS_REPLY: Final = "call_id IN (SELECT call_id FROM remembered_calls WHERE call_id IS NOT NULL)"
+_EMPTIED: Final = f"NOT {_NAMED} AND prompt IS NOT NULL"
+
+_KEPT_CALLS: Final = f"""
+SELECT * REPLACE (
+  CASE WHEN NOT ({_EMPTIED}) THEN system END AS system,
+  CASE WHEN NOT ({_EMPTIED}) THEN prompt END AS prompt,
+  CASE WHEN NOT ({_EMPTIED}) THEN reply END AS reply,
+  open AND NOT ({_EMPTIED}) AS open
+) FROM audit.calls WHERE ({_NAMED} OR {_HAS_REPLY})
+"""
 
 
-def _unused_rows(table: str) -> str:
-    """SQL for the condition that no kept artifact has a segment of `table`."""
-    return f"segment NOT IN (SELECT segment FROM kept_segments WHERE kind = '{table}')"
+def _used_rows(table: str) -> str:
+    """SQL for the condition that a kept artifact has a segment of `table`."""
+    return f"segment IN (SELECT segment FROM kept_segments WHERE kind = '{table}')"
 
 
 def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
@@ -210,43 +241,43 @@ def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
         return int(connection.execute(query).fetchall()[0][0])
 
     gone = connection.execute(
-        f"SELECT run_id FROM audit.runs WHERE {_GONE} ORDER BY started_at"
+        f"SELECT run_id FROM audit.runs WHERE NOT ({_KEPT_RUN}) ORDER BY started_at"
     ).fetchall()
     return Pruned(
         removed=[run_id for (run_id,) in gone],
-        kept=count("audit.runs", f"NOT ({_GONE})"),
-        tables=count("audit.artifacts", _UNUSED),
-        rows=sum(count(f"stored.{row.table}", _unused_rows(row.table)) for row in row_kinds()),
-        calls=count("audit.calls", f"{_NOT_NAMED} AND NOT {_HAS_REPLY}"),
-        emptied=count("audit.calls", f"{_NOT_NAMED} AND {_HAS_REPLY} AND prompt IS NOT NULL"),
-        replies=count("audit.replies", _FORGOTTEN),
+        kept=count("audit.runs", _KEPT_RUN),
+        tables=count("audit.artifacts", f"NOT ({_KEPT_TABLE})"),
+        rows=sum(
+            count(f"stored.{row.table}", f"NOT ({_used_rows(row.table)})") for row in row_kinds()
+        ),
+        calls=count("audit.calls", f"NOT {_NAMED} AND NOT ({_HAS_REPLY})"),
+        emptied=count("audit.calls", f"{_EMPTIED} AND {_HAS_REPLY}"),
+        replies=count("audit.replies", f"NOT ({_REMEMBERED_KEY})"),
         before=before,
         after=None,
     )
 
 
-def _deletions() -> list[str]:
-    """The statements that remove everything that is not kept."""
-    return [
-        *(f"DELETE FROM stored.{row.table} WHERE {_unused_rows(row.table)}" for row in row_kinds()),
-        *(
-            f"DELETE FROM audit.segments WHERE kind = '{row.table}' AND {_unused_rows(row.table)}"
-            for row in row_kinds()
-        ),
-        f"DELETE FROM audit.languages WHERE {_unused_rows(Sample.table)}",
-        f"DELETE FROM audit.parts WHERE {_UNUSED_PART}",
-        f"DELETE FROM audit.artifact_parts WHERE {_UNUSED}",
-        f"DELETE FROM audit.artifacts WHERE {_UNUSED}",
-        # The calls of a batch that has not ended are known by what is in audit.calls.
-        f"DELETE FROM audit.batch_calls WHERE {_BATCH_GONE}",
-        f"DELETE FROM audit.batches WHERE {_BATCH_GONE}",
-        f"DELETE FROM audit.calls WHERE {_NOT_NAMED} AND NOT {_HAS_REPLY}",
-        "UPDATE audit.calls SET system = NULL, prompt = NULL, reply = NULL, open = false "
-        f"WHERE {_NOT_NAMED} AND prompt IS NOT NULL",
-        f"DELETE FROM audit.replies WHERE {_FORGOTTEN}",
-        _DELETE_TAGS,
-        *(
-            f"DELETE FROM audit.{table} WHERE {_GONE}"
+def _kept_rows() -> dict[str, str]:
+    """A query for the rows that stay of each table that may lose some, as `rewrite` takes it."""
+    conditions = {
+        **{f"stored.{row.table}": _used_rows(row.table) for row in row_kinds()},
+        "audit.segments": "(kind, segment) IN (SELECT kind, segment FROM kept_segments)",
+        "audit.languages": _used_rows(Sample.table),
+        "audit.parts": _KEPT_PART,
+        "audit.artifact_parts": _KEPT_TABLE,
+        "audit.artifacts": _KEPT_TABLE,
+        "audit.batch_calls": _KEPT_BATCH,
+        "audit.batches": _KEPT_BATCH,
+        "audit.replies": _REMEMBERED_KEY,
+        "audit.tags": _KEPT_TAG,
+        **{
+            f"audit.{table}": _KEPT_RUN
             for table in ("run_steps", "readers", "gates", "sendings", "sent", "runs")
-        ),
-    ]
+        },
+    }
+    queries = {
+        table: f"SELECT * FROM {table} WHERE ({condition})"
+        for table, condition in conditions.items()
+    }
+    return queries | {"audit.calls": _KEPT_CALLS}

@@ -199,7 +199,7 @@ def _select(
     rows: int | None,
     result_bytes: int,
 ) -> pl.DataFrame:
-    with store.reading(any_version=True, exclusive=True) as connection:
+    with store.reading(any_version=True, config={}) as connection:
         version = schema_version(connection) or SCHEMA_VERSION
         if run is not None:
             _show_only(connection, run)

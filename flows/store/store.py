@@ -80,13 +80,13 @@ class Store:
 
     @contextmanager
     def reading(
-        self, *, any_version: bool = False, exclusive: bool = False
+        self, *, any_version: bool = False, config: Mapping[str, Any] | None = None
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection to read with.
 
-        With `exclusive` the file is opened for this connection alone, so that settings of DuckDB
-        may be changed, and what other threads wrote is in the file itself, not in a log beside
-        it. Raises `InputError` when there is no store at the path, when it is damaged, and,
+        With `config` the file is opened for this connection alone, with these settings of DuckDB,
+        which may be changed, and what other threads wrote is in the file itself, not in a log
+        beside it. Raises `InputError` when there is no store at the path, when it is damaged, and,
         without `any_version`, when it has another schema version.
         """
         if not is_file(self.path):
@@ -101,7 +101,7 @@ class Store:
             )
         with (
             _translated_errors(self.read_path),
-            self._file.connection(read_only=True, config={} if exclusive else None) as connection,
+            self._file.connection(read_only=True, config=config) as connection,
         ):
             if not (self._checked or any_version):
                 check(connection, self.path)

@@ -1,11 +1,16 @@
 """Cost of the read copy, `verify` and `prune` on a store of many rows.
 
-    python -m tests.benchmarks.store [ROWS]
+    python -m tests.benchmarks.store [ROWS] [--large]
 
 600,000 rows of each kind make a store of 170 MB. Each task runs in a process of its own, whose peak
 memory is printed. "copied" is all of `publish`; "with DuckDB" is COPY FROM DATABASE instead.
+
+With `--large` the store has two runs of ROWS samples, each with ten claims and verdicts, whose rows
+lie side by side. They are made by SQL, so that 700,000 samples, 2.3 GB, take some minutes. Rows
+without digests cannot be verified: "copied", "compact" and "prune", which keeps one run, are shown.
 """
 
+import argparse
 import resource
 import subprocess
 import sys
@@ -14,12 +19,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import polars as pl
 
 from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
 from claimflow.flows.store.integrity import check_store
-from claimflow.flows.store.pruning import compact
+from claimflow.flows.store.pruning import Retention, compact, prune
 from claimflow.flows.store.read_copy import write_read_copy
 from claimflow.flows.store.runs import end_run, start_run
 from claimflow.flows.store.store import Store
@@ -47,6 +53,60 @@ def fill(store: Store, rows: int) -> None:
                 {"run": run_id, "step": step, "id": draft.artifact().artifact_id},
             )
     end_run(store, run_id, "done")
+
+
+def fill_by_sql(store: Store, samples: int) -> None:
+    """Store two finished runs of `samples` samples each; one has the even segments."""
+    runs = [start_run(store, pipeline="p", config_path="p.yaml", config="")[0] for _ in range(2)]
+    for run_id in runs:
+        end_run(store, run_id, "done")
+    values = {"samples": 2 * samples, "rows": 20 * samples, "part": _PART}
+    with store.writing() as connection:
+        for statement in _LARGE:
+            named = {name: value for name, value in values.items() if f"${name}" in statement}
+            connection.execute(statement, named or None)
+        for number, run_id in enumerate(runs):
+            for kind in ("samples", "claims", "verdicts"):
+                making = {"id": str(uuid4()), "run": run_id, "kind": kind}
+                connection.execute(
+                    "INSERT INTO audit.run_steps VALUES "
+                    "($run, $kind, 0, $id, false, 0, now()::TIMESTAMP)",
+                    making,
+                )
+                connection.execute(
+                    "INSERT INTO audit.artifact_parts SELECT $id, $kind, part // 2, part, uuid() "
+                    "FROM (SELECT DISTINCT part FROM audit.parts WHERE part % 2 = $number)",
+                    {"id": making["id"], "kind": kind, "number": number},
+                )
+
+
+_LARGE: Final = (
+    """
+    INSERT INTO stored.samples BY NAME
+    SELECT i AS segment, 's' || i AS sample_id,
+           (SELECT string_agg(md5((100 * i + j)::VARCHAR), ' ') FROM range(20) r(j)) AS response
+    FROM range($samples) t(i)
+    """,
+    """
+    INSERT INTO stored.claims BY NAME
+    SELECT i // 10 AS segment, md5(i::VARCHAR)::UUID AS claim_id, 's' || i // 10 AS sample_id,
+           'response' AS "of", md5((i + 1)::VARCHAR) || md5((i + 2)::VARCHAR) AS claim,
+           'made' AS status
+    FROM range($rows) t(i)
+    """,
+    """
+    INSERT INTO stored.verdicts BY NAME
+    SELECT i // 10 AS segment, md5(i::VARCHAR)::UUID AS claim_id, 'retrieved_contexts' AS against,
+           'entailed' AS verdict, 'judged' AS status, md5((i + 3)::VARCHAR) AS reason,
+           random() AS p_entailed, random() AS p_contradicted, random() AS p_neutral
+    FROM range($rows) t(i)
+    """,
+    "INSERT INTO audit.segments SELECT kind, i, uuid() FROM range($samples) t(i), "
+    "(VALUES ('samples'), ('claims'), ('verdicts')) kinds(kind)",
+    "INSERT INTO audit.parts SELECT i // 2 // $part * 2 + i % 2, i // 2 % $part, i "
+    "FROM range($samples) t(i)",
+)
+"""The rows of two runs, by the number of the segment. Texts do not compress."""
 
 
 def frame(row: type[Row], numbers: range) -> pl.DataFrame:
@@ -86,7 +146,9 @@ TASKS: Final[dict[str, Callable[[Store], object]]] = {
     "with DuckDB": with_duckdb,
     "verify": checked,
     "compact": compact,
+    "prune": lambda store: prune(store, Retention(runs=1)),
 }
+LARGE_TASKS: Final = ("copied", "compact", "prune")
 
 
 def measure(task: str, path: Path) -> None:
@@ -109,19 +171,24 @@ def _cpu() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def main() -> None:
+def main(options: argparse.Namespace) -> None:
     """Make a store, then run each task in a process of its own."""
-    if len(sys.argv) == 3:
-        measure(sys.argv[1], Path(sys.argv[2]))
+    if options.task:
+        measure(options.task, options.store)
         return
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 600_000
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.duckdb"
-        fill(Store(path), rows)
-        print(f"{2 * rows:,} rows, {path.stat().st_size / 1e6:,.0f} MB")
-        for task in TASKS:
-            subprocess.run([sys.executable, "-m", "tests.benchmarks.store", task, path], check=True)
+        (fill_by_sql if options.large else fill)(Store(path), options.rows)
+        print(f"{options.rows:,} samples of each run, {path.stat().st_size / 1e6:,.0f} MB")
+        for task in LARGE_TASKS if options.large else TASKS:
+            command = [sys.executable, "-m", "tests.benchmarks.store"]
+            subprocess.run([*command, "--task", task, "--store", path], check=True)
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("rows", nargs="?", type=int, default=600_000)
+    parser.add_argument("--large", action="store_true", help="make the store by SQL")
+    parser.add_argument("--task", choices=TASKS, help="measure this task in this process")
+    parser.add_argument("--store", type=Path)
+    main(parser.parse_args())

@@ -3,6 +3,8 @@
 import os
 import platform
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -21,9 +23,12 @@ from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged
 
 STRUCTURE = (
-    "SELECT table_name, column_name, data_type, is_nullable FROM duckdb_columns() "
+    "SELECT table_name, column_name, data_type, is_nullable, comment FROM duckdb_columns() "
     "WHERE NOT internal ORDER BY schema_name, table_name, column_index",
-    "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal ORDER BY ALL",
+    # DuckDB writes the names behind EXCLUDE in any order.
+    "SELECT schema_name, view_name, comment, regexp_replace(sql, 'EXCLUDE \\([^)]*\\)', '', 'g') "
+    "FROM duckdb_views() WHERE NOT internal ORDER BY ALL",
+    "SELECT schema_name, table_name, comment, sql FROM duckdb_tables() ORDER BY ALL",
 )
 
 
@@ -276,6 +281,97 @@ def test_the_file_shrinks_and_holds_the_same_tables_and_views(store: Store) -> N
     assert store.path.stat().st_mode & 0o777 == 0o640
     assert [execute(store, query) for query in STRUCTURE] == before
     assert [path.name for path in store.path.parent.iterdir()] == ["s.duckdb"]
+
+
+def test_tables_of_the_owner_of_a_store_are_kept(store: Store) -> None:
+    add(store, "new")
+    execute(store, "CREATE TABLE teams (name VARCHAR PRIMARY KEY)")
+    execute(
+        store,
+        "CREATE TABLE people (team VARCHAR REFERENCES teams, pay INTEGER, "
+        "twice INTEGER GENERATED ALWAYS AS (2 * pay))",
+    )
+    execute(store, "INSERT INTO teams VALUES ('a')")
+    execute(store, "INSERT INTO people (team, pay) VALUES ('a', 4)")
+    assert prune(store, Retention(runs=1)).kept == 1
+    assert execute(store, "FROM people") == [("a", 4, 8)]
+
+
+MEASURED = """
+import sys
+from pathlib import Path
+from claimflow.flows.store.pruning import Retention, compact, prune
+from claimflow.flows.store.read_copy import write_read_copy
+from claimflow.flows.store.store import Store
+
+def peak():
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) // 1024
+
+task, path = sys.argv[1:]
+store = Store(Path(path))
+with store.reading():
+    before = peak()
+match task:
+    case "prune": prune(store, Retention(runs=1), memory="64MB")
+    case "compact": compact(store, memory="64MB")
+    case "copy": write_read_copy(store, memory="64MB")
+print(peak() - before)
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two runs, each with 1,500,000 claims; those of the runs lie side by side."""
+    store = Store(tmp_path_factory.mktemp("large") / "s.duckdb")
+    with store.writing():
+        pass
+    for number in range(2):
+        add(store, f"r{number}", days=-number)
+    execute(
+        store,
+        """
+        INSERT INTO stored.claims BY NAME
+        SELECT i // 10 AS segment, uuid() AS claim_id, i::VARCHAR AS sample_id, i AS start,
+               md5(i::VARCHAR) || md5((i + 1)::VARCHAR) AS claim
+        FROM range(3_000_000) t(i)
+        """,
+    )
+    execute(
+        store,
+        "INSERT INTO audit.segments SELECT 'claims', i, uuid() FROM range(300_000) t(i)",
+    )
+    execute(store, "INSERT INTO audit.parts SELECT i % 2, i // 2, i FROM range(300_000) t(i)")
+    execute(
+        store,
+        "INSERT INTO audit.artifact_parts SELECT lpad(i::VARCHAR, 32, '0')::UUID, 'claims', 0, i, "
+        "uuid() FROM range(2) t(i)",
+    )
+    execute(
+        store,
+        "INSERT INTO audit.run_steps SELECT 'r' || i, 'claims', 0, "
+        "lpad(i::VARCHAR, 32, '0')::UUID, false, 0, now()::TIMESTAMP FROM range(2) t(i)",
+    )
+    return store.path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux says how much memory a process took")
+@pytest.mark.parametrize(("task", "claims"), [("prune", 1), ("compact", 2), ("copy", 2)])
+def test_a_large_store_is_copied_in_little_memory(
+    large: Path, tmp_path: Path, task: str, claims: int
+) -> None:
+    store = Store(Path(shutil.copy(large, tmp_path)))
+    measure = [sys.executable, "-c", MEASURED, task, str(store.path)]
+    done = subprocess.run(measure, capture_output=True, text=True, check=True)
+    # Without a limit it takes 250 to 350 MB more.
+    assert int(done.stdout) < 150
+    found = execute(
+        store,
+        "SELECT count(*), count(DISTINCT start), bool_and(start > before) FROM "
+        "(SELECT start, lag(start, 1, -1) OVER (ORDER BY rowid) AS before FROM stored.claims)",
+    )
+    assert found == [(claims * 1_500_000, claims * 1_500_000, True)]
+    kinds = {path.name for path in tmp_path.iterdir()} - {"s.read.duckdb"}
+    assert kinds == {"s.duckdb"}
 
 
 def test_a_dry_run_counts_and_removes_nothing(judged: Judged) -> None:

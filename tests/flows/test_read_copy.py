@@ -13,9 +13,10 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.store.read_copy import (
+    copying,
     is_current,
     read_copy_path,
-    rewritten,
+    rewrite,
     update_read_copy,
     write_read_copy,
 )
@@ -266,10 +267,8 @@ def test_concurrent_writers_of_the_copy_leave_one_whole_copy(store: Store) -> No
 
 def test_the_store_stays_locked_while_it_is_copied(store: Store) -> None:
     write = [sys.executable, "-c", "import duckdb, sys; duckdb.connect(sys.argv[1])", store.path]
-    with (
-        store.reading(exclusive=True) as connection,
-        rewritten(connection, store.path) as part,
-    ):
+    with copying(store, store.path) as (connection, folder):
+        part = rewrite(connection, folder)
         other = subprocess.run(write, capture_output=True, text=True, check=False)
         assert "Could not set lock" in other.stderr
         assert part.is_file()
