@@ -2,12 +2,19 @@
 
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from prefect import get_run_logger
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.artifacts import (
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
@@ -20,6 +27,53 @@ from claimflow.flows.store.export import remove_published
 from claimflow.flows.store.pruning import Retention, prune
 from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.store import Store
+
+PROGRESS_SECONDS: Final = 5.0
+"""Seconds between two updates of a progress artifact. A step that is made in less has none."""
+
+
+class ProgressArtifacts:
+    """A progress artifact for each step of a run, updated as parts of its table are stored.
+
+    The methods are called in the task run of the step, whose artifact it becomes. After an error,
+    which is logged, the run goes on without them: each try may take as long as Prefect waits for
+    its server.
+    """
+
+    def __init__(self, pipeline: str, run_id: str, *, every: float = PROGRESS_SECONDS) -> None:
+        self._pipeline = pipeline
+        self._run_id = run_id
+        self._every = every
+        self._updated: dict[str, float] = {}
+        self._ids: dict[str, UUID] = {}
+        self._broken = False
+
+    def begin(self, step: str) -> None:
+        """Note when a step begins, or is tried again."""
+        self._updated[step] = time.monotonic()
+
+    def update(self, step: str, done: int, total: int) -> None:
+        """Show that `done` of `total` parts are stored, unless the last update is too recent.
+
+        The last part is shown where there is an artifact.
+        """
+        known = self._ids.get(step)
+        late = time.monotonic() - self._updated[step] >= self._every
+        if self._broken or not (known if done == total else late):
+            return
+        about = f"{code_span(step)} of {code_span(self._pipeline)}, run {code_span(self._run_id)}: "
+        about += f"{done:,} of {format_count(total, 'part')} stored"
+        share = 100 * done / total
+
+        def post() -> None:
+            if known is None:
+                key = artifact_key(f"{self._pipeline}-{step}", "progress")
+                self._ids[step] = create_progress_artifact(share, key=key, description=about)
+            else:
+                update_progress_artifact(known, share, description=about)
+
+        self._broken = not _logging_errors("the progress of steps could not be posted", post)
+        self._updated[step] = time.monotonic()
 
 
 def create_run_artifacts(run: RunDocument) -> None:

@@ -11,6 +11,7 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.states import Completed
 
 from claimflow.flows.errors import PendingError, StoreBusyError, StoreError
+from claimflow.flows.orchestration.artifacts import PROGRESS_SECONDS, ProgressArtifacts
 from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.run_text import step_result_text
 from claimflow.flows.runner.observer import MakeStep, RunObserver, StepResult
@@ -44,12 +45,22 @@ class TaskRunObserver(RunObserver):
 
     A task run ends with a line on rows made, reused and failed, calls and their cost,
     which Prefect logs and shows as the message of its state. A step whose task run Prefect
-    cannot record is made all the same.
+    cannot record is made all the same. A step that takes longer than `progress_every` seconds has
+    a progress artifact.
     """
 
-    def __init__(self, store: Store, *, delay: float = RETRY_DELAY) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        delay: float = RETRY_DELAY,
+        progress_every: float = PROGRESS_SECONDS,
+    ) -> None:
         self._store = store
         self._delay = delay
+        self._progress_every = progress_every
+        self._pipeline = ""
+        self._progress = ProgressArtifacts("", "")
         self._run_id = ""
         self._results: dict[str, StepResult] = {}
         self._states: dict[str, State[Any]] = {}
@@ -63,6 +74,7 @@ class TaskRunObserver(RunObserver):
 
     def run_prepared(self, prepared: Prepared) -> None:
         """Log how many samples there are and which columns their fields are read from."""
+        self._pipeline = prepared.pipeline.name
         mapping = prepared.samples.mapping.items()
         fields = ", ".join(f"{name} from {column}" for name, column in mapping)
         get_run_logger().info("%d samples: %s", prepared.samples.count, fields)
@@ -75,9 +87,14 @@ class TaskRunObserver(RunObserver):
     ) -> None:
         """Log the id of the run, and of earlier ones that were killed."""
         self._run_id = run_id
+        self._progress = ProgressArtifacts(self._pipeline, run_id, every=self._progress_every)
         for name in killed:
             get_run_logger().warning("run %s was killed; what it had made is kept", name)
         get_run_logger().info("run %s", run_id)
+
+    def step_progress(self, step: str, done: int, total: int) -> None:
+        """Show it, now and then, as an artifact of the task run."""
+        self._progress.update(step, done, total)
 
     def step_finished(self, result: StepResult) -> None:
         """Keep the result for the message of the task run."""
@@ -88,7 +105,11 @@ class TaskRunObserver(RunObserver):
         return self._context.copy().run(self._make_in_task, step, inputs, make)
 
     def _make_in_task(self, step: str, inputs: Mapping[str, Artifact], make: MakeStep) -> Artifact:
-        made = _MakeOnce(step, inputs, make)
+        def beginning(step: str, inputs: Mapping[str, Artifact]) -> Artifact:
+            self._progress.begin(step)
+            return make(step, inputs)
+
+        made = _MakeOnce(step, inputs, beginning)
 
         def work() -> State[None]:
             try:

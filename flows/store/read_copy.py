@@ -37,8 +37,6 @@ _ROWS_AT_ONCE: Final = 8 * 122_880
 REWRITTEN: Final = "new.duckdb"
 """The name of the file that `rewrite` writes."""
 
-_ALL: Final[Mapping[str, str]] = {}
-
 _NAME: Final = """format('"{}"."{}"', schema_name, table_name)"""
 """SQL for the name of a table in SQL."""
 
@@ -117,7 +115,7 @@ def rewrite(
     folder: Path,
     *,
     storage_version: str = "latest",
-    kept: Mapping[str, str] = _ALL,
+    kept: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a new file with the tables and views of the open store into `folder`.
 

@@ -4,8 +4,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from tests.flows.prefect_server import environment
+from tests.flows.prefect_server import ask, environment
 
 BUSY = """
 import json, sys
@@ -76,3 +77,91 @@ def test_only_a_busy_store_is_tried_again(server: str, small: Path, tmp_path: Pa
     assert "Retry 1/2 will start" in done.stderr
     assert message["parameters"]["only"] == "Just these steps; what they need must be on file."
     assert None not in message["parameters"].values()
+
+
+PROGRESS = """
+import json, sys
+from pathlib import Path
+
+from prefect import flow
+from prefect.runtime import flow_run
+from claimflow.flows.api import run_pipeline
+from claimflow.flows.orchestration import artifacts
+from claimflow.flows.orchestration.task_runs import TaskRunObserver
+from claimflow.flows.runner.prepare import prepare
+from claimflow.flows.store.store import Store
+
+prepared = prepare(Path(sys.argv[1]))
+posted = []
+update, create = artifacts.update_progress_artifact, artifacts.create_progress_artifact
+
+def updating(artifact, share, description):
+    posted.append(share)
+    return update(artifact, share, description=description)
+
+def broken(*args, **options):
+    posted.append(None)
+    raise RuntimeError("the server is away")
+
+@flow
+def night(every):
+    store = Store(Path(sys.argv[1]).with_name(f"{flow_run.id}.duckdb"))
+    result = run_pipeline(prepared, store, observer=TaskRunObserver(store, progress_every=every))
+    return str(flow_run.id), result.run_id
+
+artifacts.update_progress_artifact = updating
+often = night(0.0)
+updates = list(posted)
+seldom = night(3600.0)
+artifacts.create_progress_artifact = broken
+lost = night(0.0)
+print(json.dumps({
+    "often": often, "seldom": seldom, "lost": lost, "updates": updates,
+    "after": posted[len(updates):],
+}))
+"""
+
+
+def test_the_progress_of_a_step_is_one_artifact(server: str, small: Path, tmp_path: Path) -> None:
+    samples = "".join(
+        json.dumps({"id": str(number), "response": "Rome is old.", "retrieved_contexts": ["Rome."]})
+        + "\n"
+        for number in range(4_100)
+    )
+    small.with_name("many.jsonl").write_text(samples, "utf-8")
+    small.write_text(
+        "name: Many\nsamples: {path: many.jsonl}\nstore: many.duckdb\nread_copy: false\n"
+        "workers: {count: 1}\n"
+        "steps: {my_matches: {use: lexical_match, against: retrieved_contexts}}\n",
+        "utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRESS, str(small)],
+        env=environment(tmp_path / "home", PREFECT_API_URL=server),
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    message = json.loads(done.stdout)
+    flow_run, run_id = message["often"]
+    found = {one["key"]: one for one in _artifacts(server, flow_run)}
+    assert set(found) == {"many-samples-progress", "many-my-matches-progress"}
+    one = found["many-my-matches-progress"]
+    assert one["type"] == "progress"
+    assert float(one["data"]) == 100
+    assert one["description"] == f"`my_matches` of `Many`, run `{run_id}`: 3 of 3 parts stored"
+    assert one["task_run_id"], "it belongs to the task run of the step"
+    # Two of each table; the first part makes the artifact.
+    assert sorted(round(share) for share in message["updates"]) == [67, 67, 100, 100]
+    assert _artifacts(server, message["seldom"][0]) == [], "the steps took no hour"
+    assert message["after"] == [None], "after an error Prefect is not asked again"
+    assert "the progress of steps could not be posted: RuntimeError" in done.stderr
+
+
+def _artifacts(server: str, flow_run: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ask(
+        f"{server}/artifacts/filter", {"artifacts": {"flow_run_id": {"any_": [flow_run]}}}
+    )
+    return found
