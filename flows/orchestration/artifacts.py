@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from prefect import get_run_logger
@@ -68,7 +68,9 @@ class ProgressArtifacts:
         def post() -> None:
             if known is None:
                 key = artifact_key(f"{self._pipeline}-{step}", "progress")
-                self._ids[step] = create_progress_artifact(share, key=key, description=about)
+                made = create_progress_artifact(share, key=key, description=about)
+                # A coroutine only where an event loop runs in this thread.
+                self._ids[step] = cast(UUID, made)
             else:
                 update_progress_artifact(known, share, description=about)
 
