@@ -30,6 +30,8 @@ from claimflow.flows.store.store import Store, store_version
 if TYPE_CHECKING:
     import pandas as pd
 
+    from claimflow.flows.report.vega_lite import Chart
+
 PlotKind = Literal["distribution", "trend"]
 
 _SHOWN: Final = 10
@@ -333,7 +335,7 @@ class Result:
             target.write_text(text, "utf-8")
         return target
 
-    def plot(self, metric: str, *, kind: PlotKind = "distribution") -> "Plot":
+    def plot(self, metric: str, *, kind: PlotKind = "distribution") -> "Chart":
         """The distribution of the scores of a metric, or its means over the runs (`trend`).
 
         Raises `InputError` where there is nothing to draw.
@@ -344,7 +346,7 @@ class Result:
         if kind not in get_args(PlotKind):
             what = f"{kind!r} is no kind of plot"
             raise InputError([Fault("kind", what, one_of(kind, get_args(PlotKind)))])
-        return Plot(metric_chart(self._store, self.run_id, metric, kind=kind))
+        return metric_chart(self._store, self.run_id, metric, kind=kind)
 
     def __repr__(self) -> str:
         return rendered_text(self._print).strip("\n")
@@ -486,40 +488,6 @@ _DIFF_COLUMNS: Final = {
     "samples": pl.Int64,
     "finding": pl.String,
 }
-
-
-class Plot:
-    """A plot, which a notebook shows without a network; `save` writes it."""
-
-    def __init__(self, chart: Any) -> None:
-        self.chart: Final = chart
-        """What is drawn: marks, axes and a description."""
-
-    @cached_property
-    def svg(self) -> str:
-        """The plot as one `<svg>` element, whose text has the colour of the page."""
-        from claimflow.flows.report.plots import to_svg
-
-        return to_svg(self.chart)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the plot as SVG or PNG, by the suffix of `path`; returns the path.
-
-        Raises `InputError` for another suffix, and where the file cannot be written.
-        """
-        from claimflow.flows.report.plots import to_png
-
-        target = checked_path("path", path, "give the path of the file to write")
-        if target.suffix not in (".svg", ".png"):
-            what, hint = "is neither SVG nor PNG", "let its name end in .svg or .png"
-            raise InputError([Fault(str(path), what, hint)])
-        content = self.svg.encode() if target.suffix == ".svg" else to_png(self.chart)
-        with faults_of_writing(target):
-            target.write_bytes(content)
-        return target
-
-    def _repr_html_(self) -> str:
-        return self.svg
 
 
 class StoredRuns:

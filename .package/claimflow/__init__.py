@@ -1,7 +1,7 @@
 """Evaluate the answers of RAG and LLM systems claim by claim.
 
 - `evaluate` evaluates answers and returns a `Result`: its tables, each `Mean`, a `SampleTrace`, a
-  `Diff` to another run, a `Plot`. `connect` gives the `StoredRuns` of a file.
+  `Diff` to another run, a `Chart`. `connect` gives the `StoredRuns` of a file.
 - `metric` makes a function on a `Sample` and rows (`Claim`, `Verdict`, `SentenceMatch`,
   `Similarity`, `Score`) a metric, which may return a `MetricResult`. A `Stage` makes any `Row`.
 - `JudgeProvider` asks a model: a `Request` gives a `ChatReply` with its `Usage`, or a
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
         Usage,
     )
     from claimflow.flows.pipeline.rerun import Rerun
-    from claimflow.flows.result import Diff, Mean, Plot, Result, SampleTrace, StoredRuns, connect
+    from claimflow.flows.report.vega_lite import Chart
+    from claimflow.flows.result import Diff, Mean, Result, SampleTrace, StoredRuns, connect
     from claimflow.flows.runner.observer import RunObserver, StepResult
     from claimflow.flows.runner.prepare import Prepared, prepare
     from claimflow.flows.store.store import Store
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Chart",
     "ChatReply",
     "Claim",
     "Diff",
@@ -64,7 +66,6 @@ __all__ = [
     "Mean",
     "MetricResult",
     "PendingError",
-    "Plot",
     "Prepared",
     "ProviderError",
     "Request",
@@ -114,10 +115,10 @@ _MODULES = {
         "Usage",
     ),
     "claimflow.flows.pipeline.rerun": ("Rerun",),
+    "claimflow.flows.report.vega_lite": ("Chart",),
     "claimflow.flows.result": (
         "Diff",
         "Mean",
-        "Plot",
         "Result",
         "SampleTrace",
         "StoredRuns",

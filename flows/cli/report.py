@@ -22,8 +22,8 @@ from claimflow.flows.cli.stores import readable_run, readable_store, run_named
 from claimflow.flows.errors import Fault, InputError
 
 if TYPE_CHECKING:
-    from claimflow.flows.report.plots import Chart
     from claimflow.flows.report.run_document import RunDocument
+    from claimflow.flows.report.vega_lite import Chart
     from claimflow.flows.store.store import Store
 
 
@@ -55,7 +55,7 @@ def add(commands: Commands) -> None:
         commands,
         "plot",
         plot,
-        "write one plot of a run as SVG or PNG",
+        "write one plot of a run as SVG, PNG or Vega-Lite",
         example="faithfulness --kind trend -o trend.svg",
     )
     parser.add_argument(
@@ -76,7 +76,12 @@ def add(commands: Commands) -> None:
         "--against", metavar="RUN", help="an earlier run: plot the differences of the means"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="a .svg or .png file"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="an .svg, .png or .json file",
     )
     add_store_options(parser, live=True)
 
@@ -132,7 +137,7 @@ def _document(run: "RunDocument", options: Namespace) -> str:
 
 def plot(options: Namespace) -> int:
     """Write a plot to the file that `-o` names."""
-    from claimflow.flows.report.plots import metric_chart, to_png, to_svg
+    from claimflow.flows.report.plots import metric_chart
 
     _check_plot(options)
     store, run_id = readable_run(options)
@@ -142,16 +147,16 @@ def plot(options: Namespace) -> int:
         chart = _plot_step(store, run_id, options.metrics[0])
     else:
         chart = metric_chart(store, run_id, options.metrics[0], kind=options.kind or "distribution")
-    picture = to_svg(chart).encode() if _suffix(options) == ".svg" else to_png(chart)
-    write_bytes(picture, options.output)
+    write_bytes(chart.encoded(options.output.suffix.lower()), options.output)
     return 0
 
 
 def _check_plot(options: Namespace) -> None:
+    from claimflow.flows.report.vega_lite import ending_fault
+
     faults = []
-    if _suffix(options) not in (".svg", ".png"):
-        what, hint = "is neither SVG nor PNG", "let its name end in .svg or .png"
-        faults.append(Fault(str(options.output), what, hint))
+    if fault := ending_fault(options.output):
+        faults.append(fault)
     if not options.against and len(options.metrics) != 1:
         hint = "name one, or another run by --against to compare several"
         faults.append(Fault("METRIC", f"{len(options.metrics)} are named", hint))
@@ -160,11 +165,6 @@ def _check_plot(options: Namespace) -> None:
         faults.append(Fault(f"--kind {options.kind}", "applies to one run only", hint))
     if faults:
         raise InputError(faults)
-
-
-def _suffix(options: Namespace) -> str:
-    suffix: str = options.output.suffix
-    return suffix.lower()
 
 
 def _plot_step(store: "Store", run_id: str, step: str) -> "Chart":

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from markupsafe import Markup
-
 from claimflow.flows import __version__
 from claimflow.flows.files import refuse_special
 from claimflow.flows.quality.claim_audit import ClaimAudit
@@ -19,11 +17,12 @@ from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.report import comparison_text, run_text
 from claimflow.flows.report.formatting import escape_controls, format_count
 from claimflow.flows.report.plots import (
-    comparison_svg,
-    distribution_svg,
-    reliability_svgs,
-    slice_reliability_svgs,
-    trend_svg,
+    differences_chart,
+    distribution_chart,
+    reliability_charts,
+    slice_reliability_charts,
+    small_distribution,
+    small_trend,
 )
 from claimflow.flows.report.run_document import (
     MAX_COMPARED,
@@ -113,11 +112,7 @@ def html_report(
         "slice_hint": None if run.slices else _slice_hint(run),
         "slices": list(slice_tables(run.slices, run.means, frozenset(lower), earlier)),
         "slice_reliability": {
-            field: [
-                (step, value, _svg(drawn))
-                for step, value, drawn in slice_reliability_svgs(run.corrected, field)
-            ]
-            for field in sliced
+            field: slice_reliability_charts(run.corrected, field) for field in sliced
         },
         "sliced": sliced,
         "slice_note": SLICE_NOTE,
@@ -126,7 +121,7 @@ def html_report(
         "gate_columns": GATE_COLUMNS,
         "gates": [(one.metric, one.outcome, gate_cells(one)) for one in run.gates],
         "judges": list(_judge_lines(run)),
-        "reliability": [_svg(one) for one in reliability_svgs(run.corrected)],
+        "reliability": reliability_charts(run.corrected),
         "steps": run.steps.rows(named=True),
         "failures": run.failures,
         "audit": _audit(run.claim_audit),
@@ -135,10 +130,21 @@ def html_report(
         "verdict_steps": _verdict_steps(run),
         "shown": _sample_note(payload, run.samples, compared=comparison is not None, viewer=viewer),
         "comparison": _comparison(comparison) if comparison else None,
+        # Its script fills in the scores of the samples that match.
+        "spread": distribution_chart([], width=400, height=90),
     }
     scripts = [f"{name}.js" for name in _SCRIPTS]
     directives = ["img-src data:", *(["connect-src 'self'"] if viewer else [])]
-    return render_page("page.html.j2", facts, *directives, style="style.css", scripts=scripts)
+    scored = any(mean is not None for _, mean in ranked)
+    drawn = [one[kind] for one in metrics for kind in ("distribution", "trend")]
+    return render_page(
+        "page.html.j2",
+        facts,
+        *directives,
+        style="style.css",
+        scripts=scripts,
+        charts=scored or any(drawn),
+    )
 
 
 def write_report(run: RunDocument, folder: Path) -> Path:
@@ -193,10 +199,10 @@ def _metrics(run: RunDocument, lower: Collection[str]) -> Iterator[dict[str, Any
         values = scored_values(run.store, run.run_id, metric)
         yield row | {
             "lower": metric.metric in lower,
-            "distribution": _svg(
-                distribution_svg(values, metric.metric, partial(_scores_between, row["name"]))
+            "distribution": small_distribution(
+                values, metric.metric, partial(_scores_between, row["name"])
             ),
-            "trend": _svg(trend_svg(run.past.get(metric, []), metric.metric)),
+            "trend": small_trend(run.past.get(metric, []), metric.metric),
         }
 
 
@@ -294,13 +300,8 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         ],
         "note": comparison_text.METRIC_NOTE,
         "causes": comparison_text.cause_rows(comparison),
-        "plot": _svg(comparison_svg(comparison)),
+        "plot": differences_chart(comparison),
     }
-
-
-def _svg(drawn: str | None) -> Markup | None:
-    """A plot as markup, escaped where it is drawn."""
-    return None if drawn is None else Markup(drawn)  # noqa: S704
 
 
 # The samples, as the script of the page reads them.

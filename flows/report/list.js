@@ -85,21 +85,21 @@ function namesIn(part) {
 }
 
 // How the scores of the samples that match are spread: 20 bars from 0 to 1, or over their range where it is wider.
-function histogram(values, name) {
-  const [bins, width, height, foot] = [20, 400, 90, 18];
+function drawSpread(element, values, name) {
+  const bins = 20;
   const within = values.every((value) => value >= 0 && value <= 1);
   const least = within ? 0 : Math.min(...values);
   const most = within ? 1 : Math.max(...values);
   const counts = new Array(bins).fill(0);
   // A bar includes its lower end; 0.15 / 0.05 is a little less than 3 in floating point.
   for (const value of values) counts[Math.min(Math.floor(((value - least) / (most - least || 1)) * bins + 1e-9), bins - 1)] += 1;
-  const highest = Math.max(...counts);
-  const edge = (place) => digits(least + ((most - least) * place) / bins);
-  const bars = counts.map((count, place) => drawing("rect", { x: (place * width) / bins + 0.5, width: width / bins - 1, y: height - (count / highest) * height, height: (count / highest) * height },
-    drawing("title", {}, `${edge(place)} to ${edge(place + 1)}; samples: ${count}`)));
-  const words = [[0, "start"], [bins / 2, "middle"], [bins, "end"]].map(([place, anchor]) => drawing("text", { x: (place * width) / bins, y: height + foot - 4, "text-anchor": anchor }, edge(place)));
-  const told = `Distribution of ${name} over ${values.length.toLocaleString("en")} sample${values.length === 1 ? "" : "s"}; the highest bar has ${highest.toLocaleString("en")}`;
-  return [node("p", { class: "faint" }, told), drawing("svg", { viewBox: `0 0 ${width} ${height + foot}`, width, role: "img", "aria-label": told }, bars, words)];
+  const edge = (place) => least + ((most - least || 1) * place) / bins;
+  const specification = JSON.parse(element.dataset.chart);
+  specification.data.values = counts.map((n, place) => ({ low: edge(place), up: edge(place + 1), n, told: `${digits(edge(place))} to ${digits(edge(place + 1))}; samples: ${n}` }));
+  specification.encoding.x.title = name;
+  specification.description = `Distribution of ${name} over ${values.length.toLocaleString("en")} sample${values.length === 1 ? "" : "s"}; the highest bar has ${Math.max(...counts).toLocaleString("en")}`;
+  element.previousElementSibling.textContent = specification.description;
+  drawChart(element, specification);
 }
 
 function explore(packed) {
@@ -219,8 +219,7 @@ function explore(packed) {
   function spread() {
     const scored = state.rows.map(scoreOf).filter((score) => score !== null);
     byId("spread").hidden = scored.length === 0;
-    const seen = byId("spread").open && scored.length;
-    byId("spread").lastElementChild.replaceChildren(...(seen ? histogram(scored, value("metric") || "the mean") : []));
+    if (byId("spread").open && scored.length) drawSpread(byId("spread").lastElementChild, scored, value("metric") || "the mean");
   }
   // The rows from `first` on that are near what is seen. All rows have one height, and the table stands
   // where its first row would stand if those above it were there.

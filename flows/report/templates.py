@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -20,6 +20,9 @@ from claimflow.flows.report.formatting import (
     shorten,
 )
 
+if TYPE_CHECKING:
+    from claimflow.flows.report.vega_lite import Chart
+
 
 def render_template(package: str, template: str, facts: Mapping[str, Any]) -> str:
     """A template of a package, filled with `facts`; raises for a variable that is missing.
@@ -30,28 +33,46 @@ def render_template(package: str, template: str, facts: Mapping[str, Any]) -> st
 
 
 def render_page(
-    template: str, facts: Mapping[str, Any], *directives: str, style: str, scripts: Sequence[str]
+    template: str,
+    facts: Mapping[str, Any],
+    *directives: str,
+    style: str,
+    scripts: Sequence[str],
+    charts: bool = False,
 ) -> str:
     """A template of the reports as a page that needs no network, with its style and scripts in it.
 
-    Its content security policy allows nothing but these and what `directives` add.
+    With `charts` the scripts that draw them are among these. Its content security policy allows
+    nothing but these and what `directives` add.
     """
     sheet = asset("claimflow.flows.report", style)
-    script = Markup("").join(asset("claimflow.flows.report", name) for name in scripts)
+    own = Markup("").join(asset("claimflow.flows.report", name) for name in scripts)
+    every = [*(chart_scripts() if charts else ()), own]
     policy = content_policy(
-        f"script-src {csp_hash(script)}",
+        script_source(every),
         f"style-src {csp_hash(sheet)}",
         *directives,
         "base-uri 'none'",
         "form-action 'none'",
     )
-    values = {**facts, "policy": policy, "style": sheet, "script": script}
+    values = {**facts, "policy": policy, "style": sheet, "scripts": every}
     return render_template("claimflow.flows.report", template, values)
 
 
 def asset(package: str, name: str) -> Markup:
     """A style sheet or script of a package, to be inserted into a page as it is."""
     return Markup((files(package) / name).read_text("utf-8"))  # noqa: S704
+
+
+def chart_scripts() -> list[Markup]:
+    """The scripts of a page with charts: Vega-Lite, and what draws the charts by it."""
+    names = ("libraries/libraries.js", "charts.js")
+    return [asset("claimflow.flows.report", name) for name in names]
+
+
+def script_source(scripts: Sequence[str]) -> str:
+    """The directive by which a content security policy allows these scripts alone."""
+    return f"script-src {' '.join(map(csp_hash, scripts))}"
 
 
 def csp_hash(text: str) -> str:
@@ -77,6 +98,7 @@ def _environment(package: str) -> Environment:
     )
     environment.filters |= {
         "address": address,
+        "chart": _chart_element,
         "compact": partial(json.dumps, ensure_ascii=False, separators=(",", ":")),
         "cut": shorten,
         "duration": format_duration,
@@ -90,6 +112,19 @@ def address(state: Mapping[str, str]) -> str:
     """The part of a report's address that makes its script show `state`."""
     # Its values are in the page with their control characters replaced.
     return "#" + urlencode({name: escape_controls(value) for name, value in state.items()})
+
+
+def _chart_element(chart: "Chart", kind: str = "chart") -> Markup:
+    """The place of a chart in a page, of the class `kind`; `charts.js` draws it.
+
+    What it would tell stands there as text until then.
+    """
+    text = json.dumps(chart.spec, ensure_ascii=False, separators=(",", ":"))
+    # Shorter than with every quotation mark escaped.
+    for letter, escaped in (("&", "&amp;"), ("<", "&lt;"), ("'", "&#39;")):
+        text = text.replace(letter, escaped)
+    data = Markup(f"data-chart='{text}'")  # noqa: S704, escaped above
+    return Markup('<div class="{}" {}><p>{}</p></div>').format(kind, data, chart.about)
 
 
 def _escape(value: Any) -> Any:

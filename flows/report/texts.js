@@ -16,13 +16,6 @@ function node(name, attributes, ...children) {
   return made;
 }
 
-function drawing(name, attributes, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
-  made.append(...children.flat(Infinity));
-  return made;
-}
-
 const digits = (value) => (value === null || value === undefined ? "-" : value.toFixed(3));
 const signedOrDash = (value) => (value === null ? "-" : signed(value));
 const signed = (value) => (value > 0 ? "+" : "") + digits(value);

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import polars as pl
-from markupsafe import Markup
 
 from claimflow.flows.quality.claim_changes import Provenance, step_changes, step_provenance
 from claimflow.flows.quality.metric_differences import (
@@ -22,11 +21,12 @@ from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.plots import (
     GateLimit,
     TrendDetail,
-    long_trend_svg,
-    sparkline_svg,
+    long_trend,
+    sparkline,
 )
 from claimflow.flows.report.run_document import PastMean, with_names
 from claimflow.flows.report.samples import matching_sample
+from claimflow.flows.report.vega_lite import Chart
 from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import all_runs, metric_kinds
 from claimflow.flows.store.store import Store
@@ -69,7 +69,7 @@ class Headline(NamedTuple):
     of: int
     change: float | None
     finding: Finding
-    plot: Markup | None
+    plot: Chart | None
 
 
 class PipelineRuns(NamedTuple):
@@ -259,7 +259,6 @@ def _headlines(store: Store, means: pl.DataFrame, shown: pl.DataFrame) -> Iterat
         same = (pl.col("scores") == row["scores"]) & (pl.col("metric") == row["metric"])
         past = [_past_mean(one) for one in means.filter(same).iter_rows(named=True)]
         change, finding = _change(store, past, row["name"])
-        drawn = sparkline_svg(past[-_TREND:], row["metric"])
         yield Headline(
             row["scores"],
             row["metric"],
@@ -270,7 +269,7 @@ def _headlines(store: Store, means: pl.DataFrame, shown: pl.DataFrame) -> Iterat
             row["n"],
             change,
             finding,
-            None if drawn is None else Markup(drawn),  # noqa: S704, escaped where it is drawn
+            sparkline(past[-_TREND:], row["metric"]),
         )
 
 
@@ -351,7 +350,7 @@ def trend(
     return rows[::-1]
 
 
-def trend_plot(rows: Sequence[TrendRow], metric: str) -> Markup:
+def trend_plot(rows: Sequence[TrendRow], metric: str) -> Chart:
     """The plot of the rows of `trend`: points lead to their runs, and show what changed there."""
     past = [_past_mean(row._asdict()) for row in reversed(rows)]
     details = {
@@ -362,7 +361,7 @@ def trend_plot(rows: Sequence[TrendRow], metric: str) -> Markup:
         )
         for number, row in enumerate(rows, 1)
     }
-    return Markup(long_trend_svg(past, metric, details))  # noqa: S704, escaped where it is drawn
+    return long_trend(past, metric, details)
 
 
 class ClaimRow(NamedTuple):

@@ -39,6 +39,7 @@ from claimflow.flows.viewer.responses import (
     REPORT_POLICY,
     Request,
     Response,
+    charted_page,
     error_response,
     file_response,
     json_response,
@@ -86,8 +87,9 @@ def _runs_page(store: Store, query: Mapping[str, str]) -> Response:
         store, wanted, sort=sort, every=bool(chosen["all"]), every_metric=chosen["metrics"] == "all"
     )
     going = sum(run["status"] == "running" for one in found for run in one.runs)
-    body = page(
+    return charted_page(
         "runs",
+        charts=any(row.plot for one in found for row in one.headlines),
         pipelines=found,
         choices=filter_choices(store),
         filtered=any(wanted),
@@ -101,7 +103,6 @@ def _runs_page(store: Store, query: Mapping[str, str]) -> Response:
         again=_REFRESH_SECONDS if going else None,
         store=str(store.path),
     )
-    return Response(HTTPStatus.OK, body)
 
 
 def _tags_page(store: Store, request: Request, token: str) -> Response:
@@ -156,7 +157,7 @@ def _trend_page(store: Store, query: Mapping[str, str]) -> Response:
     if wanted in FILES:
         table = pl.DataFrame([_flat(row._asdict()) for row in rows], infer_schema_length=None)
         return file_response(table, wanted, "trend")
-    body = page(
+    return charted_page(
         "trend",
         pipeline=pipeline,
         metric=metric,
@@ -164,7 +165,6 @@ def _trend_page(store: Store, query: Mapping[str, str]) -> Response:
         rows=rows,
         here=_here("/trend", query),
     )
-    return Response(HTTPStatus.OK, body)
 
 
 def _claim_page(store: Store, query: Mapping[str, str]) -> Response:

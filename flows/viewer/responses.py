@@ -10,7 +10,14 @@ import polars as pl
 
 from claimflow.flows.quality.csv_sheets import escape_formula
 from claimflow.flows.report.table_files import encode_table
-from claimflow.flows.report.templates import asset, content_policy, csp_hash, render_template
+from claimflow.flows.report.templates import (
+    asset,
+    chart_scripts,
+    content_policy,
+    csp_hash,
+    render_template,
+    script_source,
+)
 
 _STYLE: Final = asset("claimflow.flows.report", "style.css") + asset(
     "claimflow.flows.viewer", "style.css"
@@ -94,22 +101,27 @@ def file_response(frame: pl.DataFrame, wanted: str, name: str) -> Response:
     return Response(HTTPStatus.OK, content, headers=headers)
 
 
-_Page = Literal["runs", "trend", "claim", "result", "label", "label_results", "tags", "error"]
+_Page = Literal["claim", "result", "label", "label_results", "tags", "error"]
 
 
 def page(name: _Page, **values: Any) -> str:
     """A page of the server from its template, without a script."""
-    values |= {"style": _STYLE, "script": None}
+    values |= {"style": _STYLE, "scripts": ()}
     return render_template("claimflow.flows.viewer", f"{name}.html.j2", values)
 
 
-def scripted_page(name: Literal["sql"], script: str, **values: Any) -> Response:
-    """A page of the server with the script in the file `script` of this package.
+def charted_page(
+    name: Literal["runs", "trend", "sql"], *scripts: str, charts: bool = True, **values: Any
+) -> Response:
+    """A page of the server with charts, and the `scripts`, files of this package.
 
-    Its policy allows that script, by its hash, and requests of it to this server.
+    Its policy allows these scripts by their hashes, and requests of the latter to this server.
+    Without `charts` what draws them is left out.
     """
-    source = asset("claimflow.flows.viewer", script)
-    values |= {"style": _STYLE, "script": source}
+    own = [asset("claimflow.flows.viewer", script) for script in scripts]
+    every = [*(chart_scripts() if charts else ()), *own]
+    values |= {"style": _STYLE, "scripts": every}
     body = render_template("claimflow.flows.viewer", f"{name}.html.j2", values)
-    policy = _policy(f"script-src {csp_hash(source)}", "connect-src 'self'")
-    return Response(HTTPStatus.OK, body, policy)
+    directives = [script_source(every)] if every else []
+    directives += ["connect-src 'self'"] if own else []
+    return Response(HTTPStatus.OK, body, _policy(*directives))

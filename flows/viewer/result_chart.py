@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import polars as pl
-from markupsafe import Markup
 
-from claimflow.flows.report.plots import Chart, bar_chart, to_svg, xy_chart
+from claimflow.flows.report.plots import bar_chart, xy_chart
+from claimflow.flows.report.vega_lite import Chart
 
 KINDS: Final = ("bars", "line", "points")
 """The kinds of charts, as in the address and the form."""
@@ -30,7 +30,7 @@ class ChartChoice(NamedTuple):
 class ResultChart(NamedTuple):
     """A chart with the choice that it shows, the columns that may be chosen, and how many rows."""
 
-    svg: Markup
+    chart: Chart
     choice: ChartChoice
     xs: list[str]
     ys: list[str]
@@ -54,10 +54,10 @@ def result_chart(frame: pl.DataFrame, asked: ChartChoice) -> ResultChart | None:
     kind = asked.kind if asked.kind in KINDS else usual
     found = _pairs(frame, x, y, kind)
     # Where no row has both values it is empty, so that another choice can be made.
-    svg = Markup(to_svg(_drawn(found, kind, (x, y))))  # noqa: S704, escaped where it is drawn
+    chart = _drawn(found, kind, (x, y))
     left_out = frame.height - found.height
     note = f"n = {found.height:,} of {frame.height:,} rows" if left_out else f"n = {found.height:,}"
-    return ResultChart(svg, ChartChoice(kind, x, y), xs, ys, note)
+    return ResultChart(chart, ChartChoice(kind, x, y), xs, ys, note)
 
 
 def _is_time(kind: pl.DataType) -> bool:
@@ -97,5 +97,5 @@ def _drawn(pairs: pl.DataFrame, kind: str, titles: tuple[str, str]) -> Chart:
     values = [float(value) for value in pairs["y"]]
     if kind == "bars":
         bars = list(zip(pairs["x"].to_list(), values, strict=True))
-        return bar_chart(bars, label=titles[1], names=titles[0])
+        return bar_chart(bars, label=titles[1], title=titles[0])
     return xy_chart(pairs["x"].to_list(), values, titles=titles, joined=kind == "line")

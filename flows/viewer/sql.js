@@ -65,6 +65,7 @@ function show(text) {
   const open = byId("result").querySelector("details[open]");
   byId("result").replaceChildren(...parts);
   if (open) for (const chart of byId("result").querySelectorAll("details")) chart.open = true;
+  awaitCharts(byId("result"));
 }
 
 byId("cancel").addEventListener("click", async () => {

@@ -21,11 +21,11 @@ from claimflow.flows.viewer.responses import (
     FILES,
     Request,
     Response,
+    charted_page,
     error_response,
     file_response,
     json_response,
     page,
-    scripted_page,
 )
 from claimflow.flows.viewer.result_chart import KINDS, ChartChoice, ResultChart, result_chart
 
@@ -214,7 +214,7 @@ class _ResultTable(NamedTuple):
 def _page(store: Store, token: str, asked: _Asked, result: _Result | None = None) -> Response:
     result = result or _Result(HTTPStatus.OK)
     chart = {name: value for name, value in asked.chart._asdict().items() if value}
-    response = scripted_page(
+    response = charted_page(
         "sql",
         "sql.js",
         token=token,
