@@ -119,11 +119,11 @@ def test_without_extras_the_readme_holds_and_what_is_missing_is_named(
     assert "claims" in run("explain", "demo-qafb-384", *store)
     assert "faithfulness" in run("diff", "previous", "latest", *store)
     run("report", "-o", "report.html", *store)
-    assert (tmp_path / "report.html").read_text("utf-8").count("<svg ") > 10
-    run("plot", "faithfulness", "-o", "f.svg", *store)
+    assert (tmp_path / "report.html").read_text("utf-8").count("data-chart=") > 10
+    run("plot", "faithfulness", "-o", "f.vl.json", *store)
     assert run("plot", "faithfulness", "-o", "f.png", *store, code=2) == (
-        "claimflow: plot: PNG plots need claimflow[charts]; "
-        "run: pip install 'claimflow[charts]', or name a file that ends in .svg\n"
+        "claimflow: plot: SVG and PNG plots need claimflow[charts]; "
+        "run: pip install 'claimflow[charts]', or name a file that ends in .json\n"
     )
     assert "run: pip install 'claimflow[calibrate]'" in run("calibrate", *store, code=2)
     no_s3 = "obstore is not installed; run: pip install 'claimflow[s3]'\n"
@@ -187,7 +187,7 @@ def test_a_project_starts_in_an_empty_folder(core: Path, tmp_path: Path) -> None
     assert "5 samples, 18 steps made" in run("run", "pipeline.yaml")
     assert "faithfulness" in run("show")
     run("report", "-o", "report.html")
-    assert "<svg " in (tmp_path / "report.html").read_text("utf-8")
+    assert "data-chart=" in (tmp_path / "report.html").read_text("utf-8")
 
     row = {"question": "Who swims?", "answer": "Ann swims.", "contexts": ["Ann swims daily."]}
     (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
@@ -248,10 +248,16 @@ def test_the_wheel_holds_one_package_with_its_data(installed: Path) -> None:
         "configs/pipeline.schema.json",
         *(f"configs/init/{path.name}" for path in (ROOT / "configs/init").iterdir()),
         "flows/store/store.sql",
+        "flows/report/libraries/libraries.js",
+        "flows/report/libraries/LICENSES",
         "flows/models/weights/entailment/model.onnx",
         "flows/models/weights/parser/model.onnx",
     ):
         assert (package / name).is_file(), name
+    # What pages are made of, and nothing of what it is built with.
+    assert not list(package.rglob("node_modules"))
+    pages = [path for path in package.rglob("*") if path.suffix in (".js", ".css", ".j2")]
+    assert sum(path.stat().st_size for path in pages) < 1_500_000
 
 
 def test_a_wheel_from_the_source_archive_is_the_same(installed: Path, tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def xy_chart(
     points = marks("circle", told=True, size=30)
     line = marks("line", {"order": _IN_ORDER}, strokeWidth=2)
     return Chart(
-        f"{titles[1]} by {titles[0]}; points: {len(points):,}",
+        f"{titles[1]} by {titles[0]}; points: {len(rows):,}",
         (width, height),
         [line, points] if joined else [points],
         data={"values": rows},

@@ -274,11 +274,11 @@ def test_a_report_and_a_plot_are_written(result: claimflow.Result, tmp_path: Pat
         for suffix in (".html", ".md", ".json", ".xml")
     }
     assert all(result.run_id in text for text in texts.values())
-    assert "<svg" in result.plot("faithfulness")._repr_html_()
+    assert "<svg" in result.plot("faithfulness")._repr_mimebundle_()["image/svg+xml"]
     assert result.plot("faithfulness").save(tmp_path / "p.png").stat().st_size > 1_000
     with pytest.raises(claimflow.InputError, match=r"has the unknown ending '\.pdf'"):
         result.report(tmp_path / "r.pdf")
-    with pytest.raises(claimflow.InputError, match="is neither SVG nor PNG"):
+    with pytest.raises(claimflow.InputError, match="is neither SVG, PNG nor JSON"):
         result.plot("faithfulness").save(tmp_path / "p.gif")
 
 

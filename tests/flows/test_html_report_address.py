@@ -160,7 +160,7 @@ def test_a_bar_of_a_distribution_leads_to_its_samples(page: Page, address: str) 
     opened(page, address)
     metrics = page.locator("section[aria-labelledby=metrics]")
     bars = metrics.locator("svg a")
-    assert bars.count() == 3
+    expect(bars).to_have_count(3)
     metrics.get_by_role("link", name="precision: 0.25 – 0.3; samples: 1").press("Enter")
     expect(page.locator("#list tbody tr")).to_have_count(1)
     assert rows(page) == ["long"]

@@ -88,7 +88,7 @@ def test_the_first_part_has_means_plots_slices_cost_and_failures(alone: Seen) ->
     metrics = page.locator("section[aria-labelledby=metrics]")
     cells = metrics.locator("tbody tr").first.locator("th, td").all_inner_texts()
     assert cells[:6] == ["precision", "0.500", "0.400 to 0.600", "3 of 5", "1", "1"]
-    assert metrics.locator("svg").count() == 2
+    expect(metrics.locator("svg")).to_have_count(2)
     cost = page.locator("section[aria-labelledby=cost]").inner_text()
     assert "judge any/<model>: 3 calls, 360 tokens, 0.0015 USD" in cost
     assert "in_reference\ttimeout\t1\t" in cost
@@ -386,7 +386,7 @@ def test_buttons_open_the_next_and_previous_sample(alone: Seen) -> None:
 def test_a_comparison_shows_flipped_verdicts(against: Seen) -> None:
     part = against.page.locator("section[aria-labelledby=comparison]")
     assert "verdict flipped\tchance\t1" in part.inner_text()
-    assert part.locator("svg").count() == 1
+    expect(part.locator("svg")).to_have_count(1)
     assert rows(against)[0] == "tower"
     field(against, "changed").select_option("flipped")
     assert rows(against) == ["tower"]

@@ -1,7 +1,9 @@
-"""Plots as pictures: what they show, and that nothing in them runs or is fetched."""
+"""Charts: what they show as files and notebooks, and that nothing in them runs or is fetched."""
 
+import json
 import re
-from datetime import datetime
+import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
@@ -14,15 +16,18 @@ from claimflow.flows.quality.corrected_rates import Bin
 from claimflow.flows.quality.metric_differences import MetricDifference, StatusCounts
 from claimflow.flows.quality.paired_statistics import PairedDifference
 from claimflow.flows.report.plots import (
-    Chart,
+    GateLimit,
+    TrendDetail,
+    bar_chart,
     comparison_chart,
     distribution_chart,
     reliability_chart,
-    to_png,
-    to_svg,
+    sparkline,
     trend_chart,
+    xy_chart,
 )
 from claimflow.flows.report.run_document import PastMean
+from claimflow.flows.report.vega_lite import Chart
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, samples, scores
 
@@ -31,12 +36,12 @@ SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(chart: Chart) -> Element:
-    return fromstring(to_svg(chart))
+    return fromstring(chart.encoded(".svg"))
 
 
-def printed(picture: Element) -> list[str]:
+def told(picture: Element) -> list[str]:
     """What a screen reader is told of each mark, in order."""
-    marks = picture.findall(f".//{SPACE}*[@role='graphics-symbol']")
+    marks = picture.findall(f".//{SPACE}path[@role='graphics-symbol']")
     return [mark.get("aria-label", "") for mark in marks]
 
 
@@ -46,6 +51,23 @@ def words(picture: Element) -> list[str]:
 
 def dashed(picture: Element) -> list[Element]:
     return [line for line in picture.iter(f"{SPACE}line") if line.get("stroke-dasharray")]
+
+
+def lines(picture: Element) -> list[str]:
+    """The paths of the lines that join points."""
+    return [
+        path.get("d", "")
+        for group in picture.iter(f"{SPACE}g")
+        if "mark-line" in group.get("class", "")
+        for path in group
+    ]
+
+
+def places(picture: Element) -> list[tuple[float, float]]:
+    """Where the marks are that a screen reader is told of."""
+    marks = picture.findall(f".//{SPACE}path[@role='graphics-symbol']")
+    moved = [re.findall(r"translate\((.+?),(.+?)\)", mark.get("transform", "")) for mark in marks]
+    return [(float(x), float(y)) for [(x, y)] in moved]
 
 
 def mean(value: float | None, low: float | None = None, high: float | None = None) -> PastMean:
@@ -62,7 +84,7 @@ def difference(
 
 def test_a_distribution_counts_scores_per_bin() -> None:
     picture = drawn(distribution_chart([0.0, 0.04, 0.05, 0.95, 1.0, 1.0], label="recall"))
-    bars = dict(label.split("; ") for label in printed(picture))
+    bars = dict(label.split("; ") for label in told(picture))
     assert len(bars) == 20
     assert {bar: count for bar, count in bars.items() if count != "samples: 0"} == {
         "recall: 0 – 0.05": "samples: 2",
@@ -72,7 +94,7 @@ def test_a_distribution_counts_scores_per_bin() -> None:
 
 
 def test_a_distribution_covers_the_range_of_its_values() -> None:
-    bars = printed(drawn(distribution_chart([-1.0, 0.5, 3.0])))
+    bars = told(drawn(distribution_chart([-1.0, 0.5, 3.0])))
     assert bars[0] == "score: −1 – −0.8; samples: 1"
     assert bars[-1] == "score: 2.8 – 3; samples: 1"
 
@@ -83,32 +105,51 @@ def test_a_reliability_diagram_has_a_diagonal() -> None:
         Bin(0.9, 1.0, 60, 0.95, IntervalEstimate(0.9, 0.8, 0.95)),
     ]
     picture = drawn(reliability_chart(bins, label=HOSTILE))
-    assert printed(picture) == [
+    assert told(picture) == [
         f"{HOSTILE}: 0.05; entailed by people: 0.25, 95 % interval 0.1 to 0.4; rows: 40",
         f"{HOSTILE}: 0.95; entailed by people: 0.9, 95 % interval 0.8 to 0.95; rows: 60",
     ]
-    dots = [
-        [float(dot.get(name, "")) for name in ("cx", "cy", "r")]
-        for dot in picture.iter(f"{SPACE}circle")
+    assert places(picture) == [
+        pytest.approx((0.05 * 220, 0.75 * 220)),
+        pytest.approx((0.95 * 220, 0.1 * 220)),
     ]
-    (x, y, small), (_, high, big) = dots
-    assert (x, y) == pytest.approx((0.05 * 220, 0.75 * 220))
-    assert (high, big > small) == (pytest.approx(0.1 * 220), True)
     [diagonal] = dashed(picture)
-    assert [diagonal.get(end) for end in ("x1", "y1", "x2", "y2")] == ["0", "220", "220", "0"]
-    assert printed(drawn(reliability_chart([]))) == []
+    assert [diagonal.get(end) for end in ("transform", "x2", "y2")] == [
+        "translate(0,220)",
+        "220",
+        "-220",
+    ]
+    assert told(drawn(reliability_chart([]))) == []
 
 
 def test_a_trend_has_a_gap_for_a_run_without_a_mean() -> None:
     means = {"a": mean(0.5, 0.4, 0.6), "b": mean(None), "c": mean(0.75)}
     picture = drawn(trend_chart(means, label="recall"))
     assert [word for word in words(picture) if word in "abc"] == ["a", "b", "c"]
-    assert printed(picture) == ["a: recall 0.5, 95 % interval 0.4 to 0.6", "c: recall 0.75"]
-    [line] = [path.get("d", "") for path in picture.iter(f"{SPACE}path")]
+    assert told(picture) == ["a: recall 0.5, 95 % interval 0.4 to 0.6", "c: recall 0.75"]
+    [line] = lines(picture)
     assert (line.count("M"), line.count("L")) == (2, 0)
-    joined = drawn(trend_chart(means | {"b": mean(0.5)}))
-    [line] = [path.get("d", "") for path in joined.iter(f"{SPACE}path")]
+    [line] = lines(drawn(trend_chart(means | {"b": mean(0.5)})))
     assert (line.count("M"), line.count("L")) == (1, 2)
+
+
+def test_a_trend_is_in_the_given_order_and_names_each_rule_once() -> None:
+    means = {"z": mean(0.5), HOSTILE: mean(0.75), "a": mean(0.6)}
+    gates = [GateLimit("min 0.7", "fail", 0.7), GateLimit("no limit", "pass", None)]
+    passed = [GateLimit("min 0.7", "pass", 0.7)]
+    details = {
+        "z": TrendDetail("/run/z", "", gates),
+        "a": TrendDetail("/run/a", "1", passed),
+    }
+    picture = drawn(trend_chart(means, details=details))
+    assert sorted(label.partition(": ")[0] for label in told(picture)) == sorted(means)
+    assert {"z", "a", "1", "min 0.7", "✗", "✓"} <= set(words(picture))
+    assert words(picture).count("min 0.7") == 1
+    assert len(dashed(picture)) == 2
+    [line] = lines(picture)
+    xs = [float(x) for x in re.findall(r"[ML]([\d.]+),", line)]
+    assert xs == sorted(xs)
+    assert len(xs) == 3
 
 
 def test_names_of_runs_do_not_overlap() -> None:
@@ -116,26 +157,68 @@ def test_names_of_runs_do_not_overlap() -> None:
     picture = drawn(trend_chart(means, width=480))
     named = [word for word in words(picture) if word.startswith("run-")]
     assert named == [f"run-{number}" for number in range(0, 100, 3)]
-    assert len(printed(picture)) == 100
+    assert len(told(picture)) == 100
 
 
 @pytest.mark.parametrize("value", [0.5, 0.0, -3.0, 1e-9, 12_345.6])
 def test_equal_means_have_a_scale(value: float) -> None:
     picture = drawn(trend_chart({"a": mean(value), "b": mean(value)}, height=100))
-    places = [float(dot.get("cy", "")) for dot in picture.iter(f"{SPACE}circle")]
-    assert places[0] == places[1]
-    assert 0 <= places[0] <= 100
+    (_, first), (_, second) = places(picture)
+    assert first == second
+    assert 0 <= first <= 100
 
 
 def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
     metrics = [difference("recall", 0.25, 0.125, 0.5), difference("noise", None)]
     picture = drawn(comparison_chart(metrics, label="B - A"))
     assert [word for word in words(picture) if word in ("recall", "noise")] == ["recall", "noise"]
-    assert printed(picture) == ["recall: 0.25, 95 % interval 0.125 to 0.5"]
+    assert told(picture) == ["recall: 0.25, 95 % interval 0.125 to 0.5"]
     [zero] = dashed(picture)
-    [dot] = picture.iter(f"{SPACE}circle")
     # From 0 to 0.5, 360 pixels wide.
-    assert (zero.get("x1"), zero.get("x2"), dot.get("cx")) == ("0", "0", "180")
+    assert zero.get("transform", "").startswith("translate(0,")
+    assert places(picture) == [pytest.approx((180, 12))]
+
+
+def test_bars_begin_at_zero_and_equal_names_have_their_own() -> None:
+    picture = drawn(bar_chart([("more", 2.0), ("less", -1.0), ("more", 1.0)], label="<b>"))
+    assert told(picture) == ["more: 2", "less: −1", "more: 1"]
+    bars = picture.findall(f".//{SPACE}path[@role='graphics-symbol']")
+    # From -1 to 2, 360 pixels wide.
+    widths = [float(re.findall(r"h([\d.]+)", bar.get("d", ""))[0]) for bar in bars]
+    assert widths == pytest.approx([240, 120, 120])
+    assert {"more", "less", "more (2)", "<b>"} <= set(words(picture))
+
+
+@pytest.mark.parametrize(
+    ("x", "first"),
+    [
+        ([datetime(2026, 11, 1) + timedelta(days=day) for day in range(3)], "t 2026-11-01: n 1"),
+        ([datetime(1, 1, 1), datetime(2026, 1, 1, 3), datetime(9999, 12, 31)], "t 0001-01-01: n 1"),
+        ([0.5, 1.5, 2.5], "t 0.5: n 1"),
+        (["b", "a", "b"], "t b: n 1"),
+    ],
+    ids=["days", "centuries", "numbers", "names"],
+)
+def test_points_are_joined_in_the_given_order(x: Any, first: str) -> None:
+    joined = xy_chart(x, [1.0, 3.0, 2.0], titles=("t", "n"), joined=True)
+    picture = drawn(joined)
+    assert told(picture)[0] == first
+    assert [x for x, _ in places(picture)] == sorted(x for x, _ in places(picture))
+    assert [line.count("L") for line in lines(picture)] == [2]
+    apart = xy_chart(x, [1.0, 3.0, 2.0], titles=("t", "n"), joined=False)
+    assert lines(drawn(apart)) == []
+
+
+def test_a_sparkline_has_no_axes() -> None:
+    past = [
+        PastMean("r1", datetime(2026, 1, 1), 0.5, None, None),
+        PastMean("r2", datetime(2026, 1, 2), 0.75, None, None),
+    ]
+    chart = sparkline(past, "recall")
+    assert chart is not None
+    assert words(drawn(chart)) == []
+    assert told(drawn(chart)) == ["01-01 00:00 r1: recall 0.5", "01-02 00:00 r2: recall 0.75"]
+    assert sparkline(past[:1], "recall") is None
 
 
 @pytest.mark.parametrize(
@@ -150,16 +233,30 @@ def test_a_comparison_has_a_row_for_every_metric_and_a_line_at_zero() -> None:
     ],
     ids=["distribution", "trend", "comparison", "no values", "no points", "no metrics"],
 )
-def test_an_svg_is_one_element_without_scripts_or_links(chart: Chart) -> None:
-    text = to_svg(chart)
+def test_a_picture_has_no_scripts_and_no_links(chart: Chart) -> None:
+    text = chart.encoded(".svg").decode()
     kinds = {element.tag.removeprefix(SPACE) for element in fromstring(text).iter()}
-    assert kinds <= {"svg", "g", "path", "rect", "line", "text", "circle"}
-    # A page's policy allows no style attribute, and black words would be lost on a dark one.
+    assert kinds <= {"svg", "g", "path", "line", "text"}
+    # Black words would be lost on a dark page.
     assert not re.search(r'\son\w+=|style=|href=|url\(|"(black|#000|#888|#ddd)"', text)
     assert "currentColor" in text
-    aloud = fromstring(text).get("aria-label", "")
-    assert aloud == chart.about
-    assert to_png(chart).startswith(b"\x89PNG\r\n")
+    assert fromstring(text).get("aria-label") == chart.about
+    assert chart.encoded(".png").startswith(b"\x89PNG\r\n")
+    assert json.loads(chart.encoded(".json")) == chart.spec
+
+
+def test_a_notebook_gets_a_specification_and_where_it_can_be_drawn_a_picture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chart = distribution_chart([0.5], label="a\x1b\u202e")
+    found = chart._repr_mimebundle_()
+    vega_lite = "application/vnd.vegalite.v6+json"
+    assert set(found) == {vega_lite, "image/svg+xml", "text/plain"}
+    assert found["text/plain"] == "Distribution of a\u241b\ufffd; samples: 1"
+    assert "\u202e" not in json.dumps(found[vega_lite], ensure_ascii=False)
+    assert "/v6.json" in found[vega_lite]["$schema"]
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    assert set(chart._repr_mimebundle_()) == {vega_lite, "text/plain"}
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +294,7 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
 
     def labels(*options: str) -> set[str]:
         assert plotted(store, *options, "-o", str(out)) == 0
-        return set(printed(fromstring(out.read_text("utf-8"))))
+        return set(told(fromstring(out.read_text("utf-8"))))
 
     assert "recall.recall: 0.75 – 0.8; samples: 1" in labels("recall.recall")
     trend = labels("recall", "--kind", "trend")
@@ -208,6 +305,26 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
     picture = tmp_path / "x.PNG"
     assert plotted(store, "noise", "-o", str(picture)) == 0
     assert picture.read_bytes().startswith(b"\x89PNG\r\n")
+    specification = tmp_path / "x.vl.json"
+    assert plotted(store, "noise", "-o", str(specification)) == 0
+    assert json.loads(specification.read_text("utf-8"))["description"].endswith("samples: 1")
+
+
+def test_without_the_extra_a_specification_can_be_written(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    for ending in ("svg", "png"):
+        assert plotted(store, "noise", "-o", str(tmp_path / f"x.{ending}")) == 2
+        assert capsys.readouterr().err == (
+            "claimflow: plot: SVG and PNG plots need claimflow[charts]; "
+            "run: pip install 'claimflow[charts]', or name a file that ends in .json\n"
+        )
+    assert plotted(store, "noise", "-o", str(tmp_path / "x.json")) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +332,7 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
     [
         (
             ["-o", "x.pdf"],
-            "x.pdf: is neither SVG nor PNG; let its name end in .svg or .png\n"
+            "x.pdf: is neither SVG, PNG nor JSON; let its name end in .svg, .png or .json\n"
             "METRIC: 0 are named; name one, or another run by --against to compare several\n",
         ),
         (

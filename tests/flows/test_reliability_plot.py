@@ -85,7 +85,7 @@ def test_the_diagram_has_the_bins_of_the_step() -> None:
 def test_the_report_has_the_diagram() -> None:
     store = Store(Path("s.duckdb"))
     page = html_report(RunDocument(store, chosen_run(store, None)))
-    assert f'aria-label="p entailed, {STEP}: 0' in page
+    assert f'"told":"p entailed, {STEP}: 0' in page
 
 
 def test_the_report_has_a_diagram_of_each_slice() -> None:
@@ -99,7 +99,7 @@ def test_the_report_has_a_diagram_of_each_slice() -> None:
     table, _, _ = table.partition("<summary>By ")
     figures = re.findall(r"<figcaption>(.*?)</figcaption>(.*?)</figure>", table, re.DOTALL)
     assert {
-        (told, sum(int(n) for n in re.findall(r'aria-label="p entailed[^"]*; rows: (\d+)"', drawn)))
+        (told, sum(int(n) for n in re.findall(r'"told":"p entailed[^"]*; rows: (\d+)"', drawn)))
         for told, drawn in figures
     } == {
         (f"<bdi>level</bdi>: <bdi>{value}</bdi>, step <bdi>{STEP}</bdi>", n)

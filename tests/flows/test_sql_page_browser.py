@@ -126,16 +126,17 @@ def test_a_chart_is_chosen_and_stays_in_the_address(page: Page) -> None:
     answered(page, SCORES)
     page.locator("summary", has_text="Chart").click()
     answered(page, SCORES)
-    expect(page.get_by_role("group", name="Chart").locator("rect")).to_have_count(2)
+    marks = page.get_by_role("group", name="Chart").locator("path[role=graphics-symbol]")
+    expect(marks).to_have_count(2)
     expect(page.get_by_role("group", name="Chart")).to_be_visible()
     page.get_by_label("Kind").select_option("points")
     page.get_by_role("button", name="Draw").click()
-    expect(page.locator("#result circle")).to_have_count(2)
+    expect(page.locator("#result [aria-roledescription=circle]")).to_have_count(2)
     expect(page.get_by_text("n = 2")).to_be_visible()
     assert parse_qs(urlsplit(page.url).query) == {"sql": [SCORES], "kind": ["points"]}
     page.reload()
     page.get_by_role("button", name="Run").click()
-    expect(page.locator("#result circle")).to_have_count(2)
+    expect(page.locator("#result [aria-roledescription=circle]")).to_have_count(2)
 
 
 def test_a_running_query_is_cancelled(page: Page) -> None:
@@ -208,4 +209,4 @@ def test_without_a_script_the_form_works(browser: Browser, view: ViewServer) -> 
         page.locator("summary", has_text="Chart").click()
         page.get_by_label("Kind").select_option("line")
         page.get_by_role("button", name="Draw").click()
-        expect(page.locator("#result path")).to_have_count(1)
+        expect(page.locator("#result figure")).to_contain_text("score by sample_id; points: 2")

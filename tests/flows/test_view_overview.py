@@ -143,7 +143,9 @@ def test_only_the_newest_runs_are_listed_unless_all_are_asked_for(tmp_path: Any)
 def test_a_metric_over_the_runs_says_what_changed(nights: tuple[Store, list[str]]) -> None:
     store, made = nights
     rows = trend(store, "nightly", "faithfulness", "faithfulness")
-    assert trend_plot(rows, "faithfulness").startswith("<svg")
+    points = trend_plot(rows, "faithfulness").spec["data"]["values"]
+    assert [one["link"] for one in points] == [f"/run/{run}" for run in made]
+    assert [one["note"] for one in points] == ["", "2", "1"]
     assert [row.run_id for row in rows] == made[::-1]
     assert [row.mean for row in rows] == [0.5, 0.72, 0.7]
     assert rows[0].changed == ["samples: other ids or texts", "summary: settings (resamples)"]

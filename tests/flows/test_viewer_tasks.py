@@ -126,7 +126,8 @@ class Reader:
         )
         self.button("Run")
         self.page.locator("summary", has_text="Chart").click()
-        expect(self.page.get_by_role("group", name="Chart").locator("rect")).to_have_count(3)
+        bars = self.page.get_by_role("group", name="Chart").locator("path[role=graphics-symbol]")
+        expect(bars).to_have_count(3)
         self.page.locator("textarea").fill("SELECT sample_id FROM latest.scores WHERE score = 1")
         with self.page.expect_download() as download:
             self.button("Download CSV")
