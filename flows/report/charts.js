@@ -48,7 +48,7 @@ const seen = new IntersectionObserver(async (entries) => {
     // A chart takes 15 ms: the browser shows it, and hears the reader, before the next one.
     await new Promise((done) => setTimeout(done));
   }
-}, { rootMargin: "300px" });
+}, { rootMargin: "300px", scrollMargin: "300px" });
 
 function drawUnseen(element) {
   seen.unobserve(element);

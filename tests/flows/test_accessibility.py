@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from claimflow.flows.viewer.server import ViewServer
 from tests.flows.browser import PATIENCE
@@ -51,6 +51,9 @@ def test_a_page_has_no_violation(browser: Browser, view: ViewServer, name: str) 
             page.wait_for_selector("#list thead th")
         for summary in page.locator("summary").all():
             summary.click()
+        # Charts are drawn when they are seen, and all of them before a page is printed.
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        expect(page.locator(".chart > p")).to_have_count(0)
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             for violation in Axe().run(page).response["violations"]:

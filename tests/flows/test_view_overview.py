@@ -232,10 +232,11 @@ def test_the_plot_of_a_metric_shows_gates_and_changes_and_leads_to_runs(tmp_path
         [0.6, pytest.approx(0.68)],
         [0.6],
     ]
-    plot = str(trend_plot(rows, "faithfulness"))
-    assert re.findall(r'<a href="([^"]+)">', plot) == [f"/run/{one}" for one in made]
-    assert plot.count("stroke-dasharray") == 3
-    words = re.findall(r"<text[^>]*>([^<]*)</text>", plot)
+    plot = trend_plot(rows, "faithfulness")
+    assert [one["link"] for one in plot.spec["data"]["values"]] == [f"/run/{one}" for one in made]
+    drawn = plot.encoded(".svg").decode()
+    assert drawn.count("stroke-dasharray") == 3
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
     assert [words.count(word) for word in ("✓", "✗", "min 0.6", "1", "2")] == [1, 2, 1, 1, 0]
     names = {"pipeline": "nightly", "scores": "faithfulness", "metric": "faithfulness"}
     with serving(store) as view:

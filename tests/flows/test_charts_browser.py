@@ -1,0 +1,161 @@
+"""Charts as a reader has them: drawn in a real Chromium, with links, and without a script."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from claimflow.flows.store.store import Store
+from claimflow.flows.viewer.server import ViewServer
+from tests.flows.recorded_runs import Table, put_run, samples, scores
+from tests.flows.viewing import Client, serving, watched_page
+
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+TREND = "/trend?" + urlencode({"pipeline": "nightly", "scores": "recall", "metric": HOSTILE})
+
+
+def put_night(store: Store, mean: float) -> str:
+    """A run with the mean of a metric whose name is hostile."""
+    counts = {"n": 2, "n_scored": 2, "n_undefined": 0, "n_failed": 0}
+    spread = dict.fromkeys(("micro_mean", "minimum", "median", "maximum"))
+    row: dict[str, Any] = {"scores": "recall", "metric": HOSTILE, "mean": mean} | counts | spread
+    row |= {"low": mean - 0.1, "high": mean + 0.1}
+    rows = {
+        "samples": samples(["x", "y"]),
+        "recall": scores(HOSTILE, {"x": mean, "y": mean}),
+        "summary": Table("summaries", [row]),
+    }
+    return put_run(store, rows, pipeline="nightly")
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, list[str]]:
+    store = Store(tmp_path_factory.mktemp("charts") / "s.duckdb")
+    return store, [put_night(store, mean) for mean in (0.5, 0.75)]
+
+
+@pytest.fixture(scope="module")
+def view(nights: tuple[Store, list[str]]) -> Iterator[ViewServer]:
+    with serving(nights[0]) as view:
+        yield view
+
+
+@pytest.fixture
+def page(browser: Browser, view: ViewServer) -> Iterator[Page]:
+    """The list of runs; nothing may be complained of, and no other host may be asked."""
+    with watched_page(browser) as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(view.url)
+        yield page
+        assert page.evaluate("window.hacked ?? null") is None
+        here = f"http://127.0.0.1:{view.server_port}/"
+        assert [address for address in asked if not address.startswith(here)] == []
+
+
+def test_a_point_of_a_trend_leads_to_its_run(
+    page: Page, view: ViewServer, nights: tuple[Store, list[str]]
+) -> None:
+    here = f"http://127.0.0.1:{view.server_port}"
+    page.goto(here + TREND)
+    points = page.locator(".chart a")
+    expect(points).to_have_count(2)
+    expect(points.last).to_have_attribute(
+        "aria-label", re.compile(r": .* 0\.75, 95 % interval 0\.65 to 0\.85$", re.DOTALL)
+    )
+    points.last.press("Enter")
+    expect(page).to_have_url(f"{here}/run/{nights[1][1]}")
+    page.go_back()
+    points.first.click()
+    expect(page).to_have_url(f"{here}/run/{nights[1][0]}")
+
+
+def test_a_chart_is_named_and_its_marks_say_what_they_are(page: Page) -> None:
+    chart = page.locator(".chart [role=graphics-document]")
+    expect(chart).to_have_count(1)
+    expect(chart).to_have_attribute("aria-label", re.compile("over the runs, .* runs: 2$"))
+    marks = chart.locator("path[role=graphics-symbol]")
+    expect(marks).to_have_count(2)
+    # A browser shows it beside the pointer.
+    expect(marks.last.locator("title")).to_have_text(re.compile("0.75, 95 % interval"))
+
+
+def test_only_addresses_inside_the_page_or_of_its_server_are_links(page: Page) -> None:
+    expect(page.locator(".chart svg")).to_have_count(1)
+    inside = ["#metric=x", "/run/x", "?a=b"]
+    outside = [
+        *("javascript:alert(1)", "data:text/html,x", "https://evil.example/", "//evil.example/"),
+        *("/\\evil.example", "/\t/evil.example", "file:///etc/passwd", "blob:x"),
+    ]
+    drawn = page.evaluate(
+        """async (links) => {
+          const element = document.querySelector(".chart");
+          const chart = JSON.parse(element.dataset.chart);
+          const mark = { type: "circle", aria: true };
+          const encoding = { href: { field: "link", type: "nominal" }, description: { field: "link", type: "nominal" } };
+          const made = { ...chart, data: { values: links.map((link) => ({ link })) }, encoding: {}, layer: [{ mark, encoding }] };
+          await drawChart(element, made);
+          return [...element.querySelectorAll("a")].map((one) => one.getAttribute("href"));
+        }""",  # noqa: E501
+        inside + outside,
+    )
+    assert drawn == inside
+    expect(page.locator(".chart path[role=graphics-symbol]")).to_have_count(len(outside))
+
+
+def test_a_chart_loads_nothing(page: Page) -> None:
+    expect(page.locator(".chart svg")).to_have_count(1)
+    told = page.evaluate(
+        """async () => {
+          const element = document.querySelector(".chart");
+          const chart = JSON.parse(element.dataset.chart);
+          const layer = [{ mark: "image", encoding: { url: { value: "/favicon.png" } } }];
+          await drawChart(element, { ...chart, data: { url: "/sql" }, encoding: {}, layer });
+          return element.querySelectorAll("image").length;
+        }"""
+    )
+    assert told == 0
+
+
+def test_charts_that_are_not_seen_are_drawn_for_print(page: Page, view: ViewServer) -> None:
+    page.set_viewport_size({"width": 800, "height": 200})
+    page.goto(f"http://127.0.0.1:{view.server_port}/run/latest")
+    expect(page.locator("#list tbody tr")).to_have_count(2)
+    page.pdf()
+    assert page.locator(".chart").count() == page.locator(".chart svg").count() == 2
+
+
+def test_charts_do_not_widen_a_page(page: Page, view: ViewServer) -> None:
+    here = f"http://127.0.0.1:{view.server_port}"
+    for width in (390, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        for path in ("/", TREND, "/run/latest", "/run/latest?against=previous"):
+            page.goto(here + path)
+            page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+            expect(page.locator(".chart > p")).to_have_count(0)
+            widest = page.evaluate("document.documentElement.scrollWidth")
+            assert widest <= width, path
+
+
+def test_without_a_script_the_sentence_stands_in_place_of_the_chart(
+    browser: Browser, view: ViewServer
+) -> None:
+    with watched_page(browser, java_script_enabled=False) as page:
+        page.goto(view.url)
+        told = f"{HOSTILE} over the runs, with 95 % intervals; runs: 2"
+        expect(page.locator(".chart")).to_have_text(told)
+
+
+def test_a_page_without_charts_has_no_script(view: ViewServer, tmp_path_factory: Any) -> None:
+    client = Client(view)
+    assert client.ask("/")[1].count("<script>") == 2
+    assert "<script" not in client.ask("/nothing")[1]
+    store = Store(tmp_path_factory.mktemp("one") / "s.duckdb")
+    put_night(store, 0.5)
+    with serving(store) as other:
+        page = Client(other).ask("/")[1]
+    assert "one run" in page
+    assert "<script" not in page
