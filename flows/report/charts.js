@@ -7,6 +7,9 @@
 const refuse = () => Promise.reject(new Error("charts load nothing"));
 const LOADER = { load: refuse, sanitize: refuse, http: refuse, file: refuse };
 
+const DESCRIBED = ["role", "aria-roledescription", "aria-label"];
+const undescribe = (element) => DESCRIBED.forEach((attribute) => element.removeAttribute(attribute));
+
 // Whether an address is inside this page, or of the server that the page is from.
 function leadsInside(address) {
   if (address.startsWith("#")) return true;
@@ -21,9 +24,13 @@ async function drawChart(element, specification) {
   await view.initialize(drawn).runAsync();
   // It stays as it is: nothing is listened for.
   view.finalize();
-  for (const mark of drawn.querySelectorAll("path[aria-label]")) nameMark(mark, mark.__data__.href);
-  element.replaceChildren(drawn);
-  element.style.minHeight = "";
+  const picture = drawn.querySelector("svg");
+  for (const attribute of DESCRIBED) picture.setAttribute(attribute, drawn.getAttribute(attribute));
+  // A group of marks has no name, and nothing to say.
+  for (const group of picture.querySelectorAll("g[aria-roledescription$=container]")) undescribe(group);
+  for (const mark of picture.querySelectorAll("path[aria-label]")) nameMark(mark, mark.__data__.href);
+  element.replaceChildren(picture);
+  for (const one of [element, picture]) one.removeAttribute("style");
 }
 
 // Shows the words of a mark to those who point at it, and makes it a link that keys reach if it leads on.
@@ -35,7 +42,7 @@ function nameMark(mark, address) {
   if (!address || !leadsInside(address)) return;
   link.setAttribute("href", address);
   link.setAttribute("aria-label", words);
-  for (const attribute of ["aria-label", "aria-roledescription", "role"]) mark.removeAttribute(attribute);
+  undescribe(mark);
   mark.replaceWith(link);
   link.append(mark);
 }

@@ -43,20 +43,21 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     return html_report(RunDocument(store, b), against=a)
 
 
-def test_the_policy_allows_only_the_script_and_style_of_the_page(page: str) -> None:
+def test_the_policy_allows_only_the_scripts_and_the_style_of_the_page(page: str) -> None:
     parts = Parts(page)
     [policy] = [
         found["content"]
         for tag, found in parts.elements
         if tag == "meta" and found.get("http-equiv") == "Content-Security-Policy"
     ]
-    [style], [_, script] = parts.inner["style"], parts.inner["script"]
-    hashed = [
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        for text in (script, style)
+    [style], [_, *scripts] = parts.inner["style"], parts.inner["script"]
+    *own, sheet = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for text in (*scripts, style)
     ]
+    assert len(own) == 3
     assert policy == (
-        f"default-src 'none'; script-src 'sha256-{hashed[0]}'; style-src 'sha256-{hashed[1]}'; "
+        f"default-src 'none'; script-src {' '.join(own)}; style-src {sheet}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
