@@ -18,7 +18,7 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
-PATIENCE = 25_000
+PATIENCE = 120_000
 """Milliseconds to wait for the browser: enough for a busy machine."""
 
 
