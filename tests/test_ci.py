@@ -1,5 +1,6 @@
 """The workflow of continuous integration, and the script that it runs."""
 
+import json
 import os
 import re
 import subprocess
@@ -72,3 +73,17 @@ def test_the_script_takes_the_python_of_the_matrix() -> None:
     )
     assert re.fullmatch(r"-m venv \S+/venv\n", done.stdout)
     assert done.returncode == 1
+
+
+def test_the_libraries_of_pages_have_exact_versions_and_their_licences() -> None:
+    """What `npm ci` installs is the same everywhere, from whatever registry npm is set to."""
+    folder = ROOT / "flows/report/libraries"
+    package = json.loads((folder / "package.json").read_text("utf-8"))
+    lock = json.loads((folder / "package-lock.json").read_text("utf-8"))["packages"]
+    installed = {name.rpartition("node_modules/")[2]: one for name, one in lock.items() if name}
+    licences = (folder / "LICENSES").read_text("utf-8")
+    for name, version in package["dependencies"].items():
+        assert installed[name]["version"] == version
+        assert f"\n{name} {version} (" in licences
+    assert all("integrity" in one and "resolved" not in one for one in installed.values())
+    assert "npm ci" in (ROOT / ".ci/run").read_text("utf-8")

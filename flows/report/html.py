@@ -48,7 +48,7 @@ from claimflow.flows.store.store import Store
 from claimflow.stages.rows import Verdict
 
 _MAX_PAYLOAD: Final = 4_000_000
-"""Characters for the samples; with the rest of the page below 5 MB."""
+"""Characters for the samples; the rest of the page is about 1 MB, most of it Vega-Lite."""
 
 MAX_LISTED: Final = 20_000
 """Samples in the list of a report in `claimflow view`."""
