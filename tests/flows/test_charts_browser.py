@@ -107,25 +107,39 @@ def test_only_addresses_inside_the_page_or_of_its_server_are_links(page: Page) -
 
 
 def test_a_chart_loads_nothing(page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     expect(page.locator(".chart svg")).to_have_count(1)
-    told = page.evaluate(
+    pictures = page.evaluate(
         """async () => {
           const element = document.querySelector(".chart");
           const chart = JSON.parse(element.dataset.chart);
-          const layer = [{ mark: "image", encoding: { url: { value: "/favicon.png" } } }];
-          await drawChart(element, { ...chart, data: { url: "/sql" }, encoding: {}, layer });
-          return element.querySelectorAll("image").length;
+          const encoding = { url: { value: "/picture.png" }, x: { value: 5 }, y: { value: 5 } };
+          const mark = { type: "image", width: 9, height: 9 };
+          await drawChart(element, { ...chart, encoding: {}, layer: [{ mark, encoding }] });
+          return [...element.querySelectorAll("image")].map((one) => one.getAttribute("href"));
         }"""
     )
-    assert told == 0
+    assert pictures == [""]
+    assert asked == []
 
 
-def test_charts_that_are_not_seen_are_drawn_for_print(page: Page, view: ViewServer) -> None:
-    page.set_viewport_size({"width": 800, "height": 200})
-    page.goto(f"http://127.0.0.1:{view.server_port}/run/latest")
-    expect(page.locator("#list tbody tr")).to_have_count(2)
-    page.pdf()
-    assert page.locator(".chart").count() == page.locator(".chart svg").count() == 2
+def test_charts_that_are_not_seen_are_drawn_for_print(page: Page) -> None:
+    expect(page.locator(".chart svg")).to_have_count(1)
+    page.evaluate(
+        """() => {
+          const [element, far] = [document.querySelector(".chart"), document.createElement("div")];
+          const unseen = element.cloneNode(true);
+          unseen.replaceChildren("a sentence");
+          far.append(unseen);
+          far.style.paddingTop = "20000px";
+          document.querySelector("main").append(far);
+          awaitCharts(far);
+        }"""
+    )
+    expect(page.locator(".chart svg")).to_have_count(1)
+    page.evaluate("window.print()")
+    expect(page.locator(".chart svg")).to_have_count(2)
 
 
 def test_charts_do_not_widen_a_page(page: Page, view: ViewServer) -> None:
