@@ -97,7 +97,8 @@ class _Log:
             added = os.pread(self._descriptor, size - start, start)
         whole = len(added) - len(added) % _RECORD.size
         for what, process, key in _RECORD.iter_unpack(added[:whole]):
-            if process == self._process:
+            # Bytes that no session wrote may name any place.
+            if process == self._process or process >= _GUARD:
                 continue
             if what == _TAKEN:
                 self._elsewhere[key] = process

@@ -96,7 +96,8 @@ function drawSpread(element, values, name) {
   const edge = (place) => least + ((most - least || 1) * place) / bins;
   const specification = JSON.parse(element.dataset.chart);
   specification.data.values = counts.map((n, place) => ({ low: edge(place), up: edge(place + 1), n, told: `${digits(edge(place))} to ${digits(edge(place + 1))}; samples: ${n}` }));
-  specification.encoding.x.title = name;
+  // As in the other charts: Vega would find a name that every object has.
+  specification.encoding.x.title = name in {} ? `${name}\u2060` : name;
   specification.description = `Distribution of ${name} over ${values.length.toLocaleString("en")} sample${values.length === 1 ? "" : "s"}; the highest bar has ${Math.max(...counts).toLocaleString("en")}`;
   element.previousElementSibling.textContent = specification.description;
   drawChart(element, specification);

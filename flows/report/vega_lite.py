@@ -130,10 +130,23 @@ def ending_fault(path: Path) -> Fault | None:
     return Fault(str(path), "is neither SVG, PNG nor JSON", hint)
 
 
+_INHERITED: Final = frozenset(
+    (
+        *("__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"),
+        *("__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable"),
+        *("toLocaleString", "toString", "valueOf"),
+    )
+)
+"""Names that every object of JavaScript has. Vega looks texts up in objects, and finds these."""
+
+_JOINER: Final = "\u2060"
+"""A character without width, which makes another text of such a name."""
+
+
 def _escaped(value: Any) -> Any:
-    """The value with control characters of texts replaced."""
+    """The value with control characters of texts replaced, and texts that Vega can draw."""
     if isinstance(value, str):
-        return escape_controls(value)
+        return f"{value}{_JOINER}" if value in _INHERITED else escape_controls(value)
     if isinstance(value, dict):
         return {name: _escaped(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

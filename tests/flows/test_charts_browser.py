@@ -124,6 +124,20 @@ def test_a_chart_loads_nothing(page: Page) -> None:
     assert asked == []
 
 
+@pytest.mark.parametrize("name", ["constructor", "toString", "__proto__", "valueOf"])
+def test_a_text_that_every_object_has_as_a_name_is_drawn(
+    page: Page, view: ViewServer, name: str
+) -> None:
+    sql = f"SELECT * FROM (VALUES ('{name}', 1), ('b', 2)) AS t(v, \"{name}\")"
+    for kind in ("bars", "points"):
+        asked = urlencode({"sql": sql, "kind": kind})
+        page.goto(f"http://127.0.0.1:{view.server_port}/sql?{asked}")
+        page.get_by_role("button", name="Run").click()
+        chart = page.locator("#result .chart")
+        expect(chart.locator("path[role=graphics-symbol]")).to_have_count(2)
+        expect(chart.locator("text", has_text=name)).to_have_count(2)
+
+
 def test_charts_that_are_not_seen_are_drawn_for_print(page: Page) -> None:
     expect(page.locator(".chart svg")).to_have_count(1)
     page.evaluate(

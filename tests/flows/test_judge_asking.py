@@ -215,6 +215,20 @@ def test_a_session_sees_no_change_of_its_own(tmp_path: Path) -> None:
     locks.close()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"b" * 25 * 40, bytes(range(256)) * 100, b"." * 4_999, b"b" + b"\xff" * 8 + bytes(16)],
+)
+def test_what_no_session_wrote_into_the_log_is_not_read(tmp_path: Path, content: bytes) -> None:
+    store = tmp_path / "s.duckdb"
+    (tmp_path / "s.duckdb.asking").write_bytes(content)
+    locks = KeyLocks(store)
+    assert locks.take(KEYS)
+    assert all(locked_elsewhere(store, key) for key in KEYS)
+    locks.close()
+    assert not any(locked_elsewhere(store, key) for key in KEYS)
+
+
 def test_many_keys_take_no_more_locks_of_the_kernel_than_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

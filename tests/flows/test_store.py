@@ -242,7 +242,7 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
     monkeypatch.setattr("claimflow.flows.store.store.OpenFile", replaced_meanwhile)
     store = Store(tmp_path / "store", copy=tmp_path / "copy")
     store.path.touch()
-    with store.reading(any_version=True, exclusive=True) as connection:
+    with store.reading(any_version=True, config={}) as connection:
         assert connection.execute("FROM t").fetchall() == [("next",)]
 
 

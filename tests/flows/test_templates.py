@@ -10,6 +10,7 @@ FACTS = {
     "title": "Two & two",
     "messages": ["<b>one</b> & \u202etwo\x1b"],
     "style": Markup("p > a {}"),
+    "scripts": (),
 }
 
 
