@@ -30,7 +30,14 @@ _INCOMING: Final = "incoming"
 _PREFIX: Final = "SELECT "
 _FIELDS: Final = tuple(Sample.model_fields)
 _ENDLESS: Final = {
-    "damerau_levenshtein": "takes memory for the product of both lengths: use levenshtein"
+    "damerau_levenshtein": "takes memory for the product of both lengths: use levenshtein",
+    **dict.fromkeys(
+        (
+            *("repeat", "lpad", "rpad", "format", "printf", "bitstring"),
+            *("range", "generate_series", "list_resize", "array_resize"),
+        ),
+        "can make a value of any length: compare the field itself",
+    ),
 }
 """Functions whose memory DuckDB does not limit."""
 
