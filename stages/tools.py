@@ -1,12 +1,14 @@
 """The tools that a stage can ask for: protocols to annotate parameters of `run` with."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import polars as pl
 from pydantic import BaseModel
 
 from claimflow.stages.rows import FailureKind
+
+Result = TypeVar("Result")
 
 
 class Pair(NamedTuple):
@@ -129,18 +131,15 @@ class Respondent(Protocol):
         ...
 
 
-class Voter(NamedTuple):
-    """One of several respondents to the same questions; `judge` names its language model."""
-
-    judge: str
-    llm: Respondent
-
-
 class LLM(Respondent, Protocol):
     """A language model that answers questions once, or in several independent votes."""
 
-    def voters(self, votes: int) -> Sequence[Voter]:
-        """One respondent for each vote; their answers are independent of each other."""
+    def vote(self, votes: int, ask: Callable[[Respondent], Result]) -> Sequence[tuple[str, Result]]:
+        """What `ask` returns for each vote, after the name of the language model that gave it.
+
+        `ask` is called with one respondent for each vote, whose answers are independent of the
+        others, in threads at the same time. It raises what the first call that fails raises.
+        """
         ...
 
 

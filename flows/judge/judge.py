@@ -1,4 +1,4 @@
-"""The `LLM` tool: answers from memory or from the judge, by one judge or a panel."""
+"""Answers of one judge: from the ledger, or from its endpoint."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from claimflow.flows.judge.calls import Call
 from claimflow.flows.judge.client import JudgeClient, open_judge_client
@@ -22,7 +22,7 @@ from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.batches import BatchCall
 from claimflow.flows.store.ledger import Ledger
 from claimflow.stages.rows import content_key
-from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
+from claimflow.stages.tools import Failure, Form, Question, Reply
 
 Answer = Reply | Failure
 
@@ -298,59 +298,3 @@ class _Asked(NamedTuple):
     def by_step(self, questions: Iterable[Question]) -> Counter[str]:
         """How many of `questions` each step asks, in the order of their first question."""
         return Counter(step for question in questions for step in self.steps[question])
-
-
-class Judging(Protocol):
-    """One judge of a panel: one that asks an endpoint, or one that counts calls."""
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Everything that could change its replies."""
-        ...
-
-    def ask(
-        self, questions: Sequence[Question], form: Form, *, step: str
-    ) -> Mapping[Question, Answer]:
-        """As `LLM.ask`, on behalf of the step of that name."""
-        ...
-
-
-class JudgePanel:
-    """The `LLM` tool of one step: one judge or several, by name.
-
-    `repeat` numbers deliberate repetitions of the same questions: the answers of each repetition
-    are independent and have ledger keys of their own. 0 is the normal run.
-    """
-
-    def __init__(self, judges: Mapping[str, Judging], *, step: str = "", repeat: int = 0) -> None:
-        self._judges = dict(judges)
-        self._step = step
-        self._repeat = repeat
-        identities = [judge.identity for judge in self._judges.values()]
-        self.identity = identities[0] if len(identities) == 1 else {"judges": identities}
-
-    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
-        """As `LLM.ask`, of the first judge."""
-        first = next(iter(self._judges.values()))
-        return first.ask(questions, form._replace(draw=self._repeat), step=self._step)
-
-    def voters(self, votes: int) -> list[Voter]:
-        """As `LLM.voters`: every judge as often as every other."""
-        each = votes // len(self._judges)
-        return [
-            Voter(name, _Vote(judge, self._step, self._repeat * each + number))
-            for name, judge in self._judges.items()
-            for number in range(each)
-        ]
-
-
-class _Vote(NamedTuple):
-    """One of the independent answers of a judge, as a `Respondent`."""
-
-    judge: Judging
-    step: str
-    draw: int
-
-    def ask(self, questions: Sequence[Question], form: Form) -> Mapping[Question, Answer]:
-        """As `LLM.ask`."""
-        return self.judge.ask(questions, form._replace(draw=self.draw), step=self.step)

@@ -1,7 +1,7 @@
 """Steps that ask together, so that questions about the same text share a call."""
 
 import threading
-from collections import deque
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
@@ -56,8 +56,8 @@ class _Waiting:
 class _Share:
     """The steps of a round that ask the same judge in the same form; `leader` asks for all."""
 
-    leader: str
-    questions: dict[str, Sequence[Question]] = field(default_factory=dict)
+    leader: _Waiting
+    questions: dict[str, list[Question]] = field(default_factory=dict)
     answers: Future[Mapping[Question, Answer]] = field(default_factory=Future)
 
 
@@ -65,8 +65,8 @@ class StepGroup:
     """Steps that ask in rounds: a round begins when each of them has asked, or has ended.
 
     Where a step asks about several parts of the samples at the same time, each `PART` has rounds of
-    its own, in which no step is waited for that has finished this part. `stop` ends the wait of
-    all. Used by the threads of the steps.
+    its own, in which no step is waited for that has finished this part. A step that votes has asked
+    when each of its votes has. `stop` ends the wait of all. Used by the threads of the steps.
     """
 
     def __init__(self, steps: Collection[str], stop: threading.Event) -> None:
@@ -74,7 +74,9 @@ class StepGroup:
         self._stop = stop
         self._changed = threading.Condition()
         # In a thread of a stage's own `PART` is not set, so a step may ask twice about one part.
-        self._waiting: dict[str, dict[int, deque[_Waiting]]] = {step: {} for step in steps}
+        self._waiting: dict[str, dict[int, list[_Waiting]]] = {step: {} for step in steps}
+        # The votes of a step on a part that have not ended; one where it does not vote.
+        self._votes: Counter[tuple[str, int]] = Counter()
         self._finished: dict[str, set[int]] = {step: set() for step in steps}
 
     def ask(
@@ -86,7 +88,7 @@ class StepGroup:
             if step not in self._steps:
                 share = None
             else:
-                self._waiting[step].setdefault(PART.get(), deque()).append(asked)
+                self._waiting[step].setdefault(PART.get(), []).append(asked)
                 self._begin_complete_rounds()
                 while asked.share is None and not self._stop.is_set():
                     self._changed.wait(_POLL_SECONDS)
@@ -95,7 +97,7 @@ class StepGroup:
                     raise StoppedError
         if share is None:
             return judge.ask(questions, form, step=step)
-        if share.leader == step:
+        if share.leader is asked:
             try:
                 share.answers.set_result(judge.ask_together(share.questions, form))
             except BaseException as error:
@@ -109,9 +111,20 @@ class StepGroup:
             if step in self._steps:
                 self._steps.remove(step)
                 for asked in chain.from_iterable(self._waiting.pop(step).values()):
-                    asked.share = _Share(step, {step: asked.questions})
+                    asked.share = _Share(asked, {step: list(asked.questions)})
                 self._begin_complete_rounds()
                 self._changed.notify_all()
+
+    def begin_votes(self, step: str, votes: int) -> None:
+        """Wait for so many votes of a step in each round of this `PART`, until they end."""
+        with self._changed:
+            self._votes[step, PART.get()] += votes
+
+    def end_vote(self, step: str) -> None:
+        """Wait for one vote of a step less in rounds of this `PART`."""
+        with self._changed:
+            self._votes[step, PART.get()] -= 1
+            self._begin_complete_rounds()
 
     def finish_part(self, step: str) -> None:
         """Do not wait for a step any more in rounds of this `PART`."""
@@ -129,19 +142,23 @@ class StepGroup:
 
     def _begin_round(self, part: int) -> bool:
         """Begin a round about a part, unless a step is still to ask about it."""
-        # In the order of the steps, so that a call holds the same texts in every run.
-        asking = [step for step in self._steps if part in self._waiting[step]]
-        if any(part not in self._finished[one] for one in self._steps if one not in asking):
+        if not all(self._has_asked(step, part) for step in self._steps):
             return False
         shares: dict[Hashable, _Share] = {}
-        for step in asking:
-            asked = self._waiting[step][part].popleft()
-            if not self._waiting[step][part]:
-                del self._waiting[step][part]
-            key = id(asked.judge), asked.form, asked.judge.since(step)
-            asked.share = shares.setdefault(key, _Share(step))
-            asked.share.questions[step] = asked.questions
+        # In the order of the steps, so that a call holds the same texts in every run.
+        for step in self._steps:
+            for asked in self._waiting[step].pop(part, ()):
+                key = id(asked.judge), asked.form, asked.judge.since(step)
+                asked.share = shares.setdefault(key, _Share(asked))
+                asked.share.questions.setdefault(step, []).extend(asked.questions)
         return True
+
+    def _has_asked(self, step: str, part: int) -> bool:
+        """Whether a round about a part waits for a step no longer."""
+        waiting = self._waiting[step].get(part, ())
+        if not waiting:
+            return part in self._finished[step]
+        return len(waiting) >= self._votes[step, part]
 
 
 class SharingJudge:

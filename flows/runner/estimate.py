@@ -19,7 +19,7 @@ from claimflow.flows.judge.estimate import (
     SharedCalls,
     combine,
 )
-from claimflow.flows.judge.judge import JudgePanel
+from claimflow.flows.judge.panel import JudgePanel
 from claimflow.flows.judge.sharing import steps_that_share
 from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
 from claimflow.flows.models.parser import EmbeddedParser
@@ -185,7 +185,7 @@ class StepCounter:
         if protocol is Parser:
             return self._models.parser
         if self._judges:
-            return JudgePanel(self._judges, step=self._name, repeat=repeat)
+            return JudgePanel(self._judges, step=self._name, repeat=repeat, threads=1)
         return next(iter(self._embedders.values()))
 
     def estimate(self, *, scale: float = 1.0, about: bool = False) -> Estimate:

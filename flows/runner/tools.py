@@ -12,7 +12,8 @@ import polars as pl
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.embedding import EndpointEmbedder
-from claimflow.flows.judge.judge import EndpointJudge, JudgePanel, Judging
+from claimflow.flows.judge.judge import EndpointJudge
+from claimflow.flows.judge.panel import JudgePanel, Judging
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.sharing import SharingJudge, StepGroup, steps_that_share
 from claimflow.flows.models.loading import ModelSource, load_entailment_model
@@ -292,7 +293,7 @@ class Toolbox:
                 name: SharingJudge(self._judges[name], group) if group else self._judges[name]
                 for name in step.judges
             }
-            return JudgePanel(judges, step=step.name, repeat=repeat)
+            return JudgePanel(judges, step=step.name, repeat=repeat, group=group)
         if protocol is Embedder:
             return StepEmbedder(self._endpoint, step.name) if self._endpoint else self._embedded
         if protocol is EntailmentModel:

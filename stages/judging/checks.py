@@ -1,7 +1,7 @@
 """Verdicts on the checks of a rubric from a language model, by one vote or several."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, create_model
@@ -69,7 +69,7 @@ def ask_checks(
     """The verdict on each question, by `votes` votes; `labels` are its verdicts, lowest first."""
     if votes == 1:
         return {one: VotedCheck(found) for one, found in _ask(questions, form, llm).items()}
-    rounds = [(voter.judge, _ask(questions, form, voter.llm)) for voter in llm.voters(votes)]
+    rounds = llm.vote(votes, partial(_ask, questions, form))
     return {
         one: median_verdict([(judge, found[one]) for judge, found in rounds], labels)
         for one in questions

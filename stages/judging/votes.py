@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple, Protocol, get_args
 
 from claimflow.stages.judging.verdicts import LlmVerdict, ask_verdicts
@@ -49,7 +50,7 @@ def ask_votes(
     pairs: Sequence[Pair], form: Form, llm: LLM, *, votes: int
 ) -> dict[Pair, VotedVerdict]:
     """The verdict of `votes` votes on each distinct pair."""
-    rounds = [(voter.judge, ask_verdicts(pairs, form, voter.llm)) for voter in llm.voters(votes)]
+    rounds = llm.vote(votes, partial(ask_verdicts, pairs, form))
     return {
         pair: majority_verdict([Vote(judge, verdicts[pair]) for judge, verdicts in rounds])
         for pair in pairs

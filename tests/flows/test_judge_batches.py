@@ -846,13 +846,13 @@ def test_a_run_that_waited_for_another_collects_what_that_submitted(
         assert set(submitted(endpoint).values()) == {1}
 
 
-def test_votes_are_calls_of_their_own(judged: Judged, endpoint: Endpoint) -> None:
+def test_the_votes_of_a_judge_share_a_batch(judged: Judged, endpoint: Endpoint) -> None:
     steps: dict[str, Any] = STEPS | {
         "response_in_reference": STEPS["response_in_reference"] | {"votes": 3}
     }
     judged.write("ab", steps=steps, batch=True)
     judged.run()
-    assert sizes(endpoint) == [2, 2, 2]
+    assert sizes(endpoint) == [6]
     judged.run()
     assert endpoint.hits == 0
 

@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoppedError
-from claimflow.flows.judge.sharing import PART, StepGroup, steps_that_share
+from claimflow.flows.judge.panel import JudgePanel
+from claimflow.flows.judge.sharing import PART, SharingJudge, StepGroup, steps_that_share
 from claimflow.flows.runner.estimate import estimate
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.results import calls_of_step
-from claimflow.stages.tools import Question
+from claimflow.stages.tools import Question, Respondent
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import FORM, QUESTIONS, Judged, judge_of, label_of
@@ -346,3 +348,33 @@ def test_a_stage_that_asks_in_threads_of_its_own_is_answered(
         for thread in threads:
             thread.join(30)
     assert sorted(answered) == ["a1", "a1", "b1", "b1"]
+
+
+def test_steps_that_vote_share_the_calls_of_each_vote(tmp_path: Path, endpoint: Endpoint) -> None:
+    """In whatever order the votes ask; once all have ended, the step is asked for as before."""
+    group = StepGroup(["a", "b"], threading.Event())
+    found: list[tuple[str, int]] = []
+    with judge_of(endpoint, tmp_path / "s.duckdb") as judge:
+
+        def work(step: str, questions: list[Question], pauses: Sequence[float]) -> None:
+            judges = {"judge": SharingJudge(judge, group)}
+            panel = JudgePanel(judges, step=step, group=group)
+            pause = iter(pauses)
+
+            def ask(voter: Respondent) -> int:
+                time.sleep(next(pause))
+                return len(voter.ask(questions, FORM))
+
+            found.extend((step, answers) for _, answers in panel.vote(3, ask))
+            found.append((step, len(panel.ask(questions, FORM._replace(prompt="2" + FORM.prompt)))))
+
+        threads = [
+            threading.Thread(target=work, args=("a", QUESTIONS[:2], [0.6, 0.3, 0])),
+            threading.Thread(target=work, args=("b", QUESTIONS[1:], [0, 0.3, 0.6])),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert sorted(found) == [("a", 2)] * 4 + [("b", 2)] * 4
+    assert endpoint.hits == 4

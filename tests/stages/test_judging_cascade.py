@@ -1,6 +1,6 @@
 """Who judges a pair in a cascade, with models that answer from a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,16 @@ from claimflow.stages.judging.cascade import Cascade, ask_cascade
 from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.rows import Claim, Sample, content_key
 from claimflow.stages.tables import build
-from claimflow.stages.tools import Failure, Form, Judgement, Pair, Question, Reply, Voter
+from claimflow.stages.tools import (
+    Failure,
+    Form,
+    Judgement,
+    Pair,
+    Question,
+    Reply,
+    Respondent,
+    Result,
+)
 from claimflow.stages.verify import VerifyClaims
 
 PROMPT = "Does it follow?\n{{premise}}\n{{claims}}"
@@ -42,8 +51,8 @@ class Judge:
         answer = Opinion(reason="so", evidence="text", verdict="neutral")
         return {question: self.failure or Reply(answer, CALL) for question in questions}
 
-    def voters(self, votes: int) -> list[Voter]:
-        return [Voter("judge", self)] * votes
+    def vote(self, votes: int, ask: Callable[[Respondent], Result]) -> list[tuple[str, Result]]:
+        return [("judge", ask(self)) for _ in range(votes)]
 
 
 def verify(model: Model, judge: Judge, *claims: str, **settings: Any) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """One verdict out of several votes: decided from literal votes, and by judges that differ."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Final
 
@@ -13,7 +13,7 @@ from claimflow.stages.judging.verdicts import LlmVerdict, Opinion
 from claimflow.stages.judging.votes import Vote, majority_verdict
 from claimflow.stages.rows import Claim, Label, Sample, Verdict
 from claimflow.stages.tables import build, conform
-from claimflow.stages.tools import Failure, Form, Question, Reply, Voter
+from claimflow.stages.tools import Failure, Form, Question, Reply, Respondent, Result
 from claimflow.stages.verify import VerifyClaims
 
 CALLS: Final = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(8)]
@@ -127,8 +127,8 @@ class Several(One):
         super().__init__(letters[0], 1)
         self.all = [self, *(One(letter, n) for n, letter in enumerate(letters[1:], 2))]
 
-    def voters(self, count: int) -> list[Voter]:
-        return [Voter(f"j{one.number}", one) for one in self.all[:count]]
+    def vote(self, votes: int, ask: Callable[[Respondent], Result]) -> list[tuple[str, Result]]:
+        return [(f"j{one.number}", ask(one)) for one in self.all[:votes]]
 
 
 SAMPLES = build(Sample, [{"sample_id": "s", "reference": "It rains."}])
