@@ -111,8 +111,14 @@ def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     return names[close[0]] if close else None
 
 
+_BEGINNING: Final = 3
+"""Letters of a name by which it is meant."""
+
+
 def one_of(word: str, known: Iterable[str]) -> str:
     """A hint for an unknown `word`: the nearest name of `known`, or all of them."""
     names = sorted(known)
-    near = nearest(word, names)
+    # The beginning of a long name has few of its letters.
+    begun = (name for name in names if name.casefold().startswith(word.casefold()))
+    near = nearest(word, names) or (next(begun, None) if len(word) >= _BEGINNING else None)
     return f"did you mean {near!r}?" if near else f"known are {', '.join(names) or 'none'}"

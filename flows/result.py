@@ -335,18 +335,37 @@ class Result:
             target.write_text(text, "utf-8")
         return target
 
-    def plot(self, metric: str, *, kind: PlotKind = "distribution") -> "Chart":
+    def plot(
+        self,
+        metric: str | None = None,
+        *,
+        kind: PlotKind | None = None,
+        against: "Result | str | None" = None,
+    ) -> "Chart":
         """The distribution of the scores of a metric, or its means over the runs (`trend`).
+
+        With `against`, a result or a run of the same store as for `diff`, it is the difference of
+        the means from that run, of all metrics if none is named; `Diff.plot` draws several.
 
         Raises `InputError` where there is nothing to draw.
         """
-        from claimflow.flows.report.plots import metric_chart
+        from claimflow.flows.report.run_charts import metric_chart
 
+        if against is not None:
+            if kind is not None:
+                what, hint = "applies to one run only", "leave it out, or against"
+                raise InputError([Fault("kind", what, hint)])
+            return self.diff(against).plot(*([] if metric is None else [metric]))
+        if metric is None:
+            hint = "name a metric, or another run by against to compare all"
+            raise InputError([Fault("metric", "is missing", hint)])
+        kind = "distribution" if kind is None else kind
         _check_kinds(metric=metric, kind=kind)
         if kind not in get_args(PlotKind):
             what = f"{kind!r} is no kind of plot"
             raise InputError([Fault("kind", what, one_of(kind, get_args(PlotKind)))])
-        return metric_chart(self._store, self.run_id, metric, kind=kind)
+        why = "`scores` of the result says why"
+        return metric_chart(self._store, self.run_id, metric, kind=kind, place="metric", why=why)
 
     def __repr__(self) -> str:
         return rendered_text(self._print).strip("\n")
@@ -472,6 +491,28 @@ class Diff:
         """The samples that are new, removed or changed."""
         return self._comparison.samples
 
+    def plot(self, *metrics: str) -> "Chart":
+        """The differences of the means, with their intervals; of all metrics if none is named.
+
+        Raises `InputError` for a metric of which neither run has scores.
+        """
+        from claimflow.flows.report.run_charts import comparison_of_runs
+
+        for metric in metrics:
+            _check_kinds(metric=metric)
+        found = self._comparison.metrics
+        names = {one.metric: {one.metric, one.metric.rpartition(".")[2]} for one in found}
+        known = {name for two in names.values() for name in two}
+        faults = [
+            Fault("metric", f"neither run has scores of {name!r}", one_of(name, known))
+            for name in metrics
+            if name not in known
+        ]
+        if faults:
+            raise InputError(faults)
+        chosen = [one for one in found if not metrics or names[one.metric] & set(metrics)]
+        return comparison_of_runs(self._comparison._replace(metrics=chosen))
+
     def __repr__(self) -> str:
         text = rendered_text(lambda to: print_comparison(to, self._comparison, limit=_SHOWN))
         return text.rstrip("\n")
@@ -540,7 +581,8 @@ class StoredRuns:
         store = self._store
         last = results.chosen_run(store, b)
         first = results.chosen_run(store, a, before=last)
-        return Diff(compare(store, first, last, by=by, metrics=metrics))
+        found = compare(store, first, last, by=by, metrics=metrics, place="metrics")
+        return Diff(found)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"

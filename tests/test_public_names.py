@@ -70,7 +70,7 @@ SIGNATURES = {
     "*at_most, *failed_rows",
 }
 MEMBERS = {
-    "Diff": "metrics scores verdicts samples",
+    "Diff": "metrics scores verdicts samples plot",
     "Result": "store open_store scores summary claims verdicts samples table to_pandas failures "
     "calls gates passed failed partial warnings cost_usd mean sql sample diff report "
     "plot",

@@ -137,16 +137,8 @@ def _document(run: "RunDocument", options: Namespace) -> str:
 
 def plot(options: Namespace) -> int:
     """Write a plot to the file that `-o` names."""
-    from claimflow.flows.report.plots import metric_chart
-
     _check_plot(options)
-    store, run_id = readable_run(options)
-    if options.against:
-        chart = _plot_comparison(store, run_id, options)
-    elif options.kind == "reliability":
-        chart = _plot_step(store, run_id, options.metrics[0])
-    else:
-        chart = metric_chart(store, run_id, options.metrics[0], kind=options.kind or "distribution")
+    chart = _chart(*readable_run(options), options)
     write_bytes(chart.encoded(options.output.suffix.lower()), options.output)
     return 0
 
@@ -167,21 +159,25 @@ def _check_plot(options: Namespace) -> None:
         raise InputError(faults)
 
 
-def _plot_step(store: "Store", run_id: str, step: str) -> "Chart":
-    from claimflow.flows.quality.calibration import reliability_of_step
-    from claimflow.flows.report.plots import reliability_chart
-
-    bins = reliability_of_step(store, run_id, step).bins
-    return reliability_chart(bins, label=f"p entailed, {step}")
-
-
-def _plot_comparison(store: "Store", run_id: str, options: Namespace) -> "Chart":
+def _chart(store: "Store", run_id: str, options: Namespace) -> "Chart":
     from claimflow.flows.quality.comparison import compare
-    from claimflow.flows.report.plots import comparison_chart
+    from claimflow.flows.report.run_charts import comparison_of_runs, metric_chart, step_chart
 
-    before = run_named(options, store, options.against, before=run_id)
-    found = compare(store, before, run_id, metrics=options.metrics)
-    return comparison_chart(found.metrics, label=f"{run_id} less {before}")
+    if options.against:
+        before = run_named(options, store, options.against, before=run_id)
+        metrics = options.metrics
+        return comparison_of_runs(compare(store, before, run_id, metrics=metrics, place="METRIC"))
+    [name] = options.metrics
+    if options.kind == "reliability":
+        return step_chart(store, run_id, name)
+    return metric_chart(
+        store,
+        run_id,
+        name,
+        kind=options.kind or "distribution",
+        place="METRIC",
+        why="`claimflow show` says why",
+    )
 
 
 def view(options: Namespace) -> int:

@@ -71,17 +71,23 @@ class Comparison(NamedTuple):
 
 
 def compare(
-    store: Store, a: str, b: str, *, by: str | None = None, metrics: Iterable[str] = ()
+    store: Store,
+    a: str,
+    b: str,
+    *,
+    by: str | None = None,
+    metrics: Iterable[str] = (),
+    place: str = "--metric",
 ) -> Comparison:
     """Compare run `b` with run `a`, reading both in one read of the store.
 
     `by` names a metadata field whose samples form one unit, by default the conversation where
     samples have one; `metrics` are those to compare (all by default). Raises `InputError` for a
-    field or a metric that neither run has.
+    field or a metric that neither run has; the faults of metrics are at `place`.
     """
     with store.reading() as connection:
         names = list(metrics)
-        pairs = select_metrics(paired_scores(connection, a, b), names)
+        pairs = select_metrics(paired_scores(connection, a, b), names, place=place)
         units = metadata_values(connection, b, by) if by else conversation_units(connection, b)
         by = by or (None if units is None else CONVERSATION)
         of_a, of_b = (step_provenance(connection, run) for run in (a, b))

@@ -238,15 +238,17 @@ def unshared_metrics(pairs: pl.DataFrame) -> tuple[list[str], list[str]]:
     return only_a, only_b
 
 
-def select_metrics(pairs: pl.DataFrame, metrics: Iterable[str]) -> pl.DataFrame:
+def select_metrics(
+    pairs: pl.DataFrame, metrics: Iterable[str], *, place: str = "--metric"
+) -> pl.DataFrame:
     """The pairs of `metrics`, by name or by metric; all pairs where none is given.
 
-    Raises `InputError` for metrics without a score.
+    Raises `InputError`, whose faults are at `place`, for metrics without a score.
     """
     wanted = set(metrics)
     known = {*pairs["name"], *pairs["metric"]}
     faults = [
-        Fault("--metric", f"neither run has scores of {name!r}", one_of(name, known))
+        Fault(place, f"neither run has scores of {name!r}", one_of(name, known))
         for name in sorted(wanted - known)
     ]
     if faults:

@@ -16,14 +16,14 @@ from claimflow.flows.quality.claim_changes import step_provenance
 from claimflow.flows.quality.comparison import Comparison, compare
 from claimflow.flows.report import comparison_text, run_text
 from claimflow.flows.report.formatting import escape_controls, format_count
-from claimflow.flows.report.plots import (
+from claimflow.flows.report.page_charts import (
     differences_chart,
-    distribution_chart,
     reliability_charts,
     slice_reliability_charts,
     small_distribution,
     small_trend,
 )
+from claimflow.flows.report.plots import distribution_chart
 from claimflow.flows.report.run_document import (
     MAX_COMPARED,
     MAX_SAMPLES,

@@ -1,29 +1,22 @@
-"""Charts of runs: what they show, and the sentences that are read aloud of them."""
+"""The forms of charts: what they show, and the sentences that are read aloud of them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.quality.calibration import CorrectedStep
-from claimflow.flows.quality.comparison import Comparison
 from claimflow.flows.quality.corrected_rates import Bin
 from claimflow.flows.quality.metric_differences import MetricDifference
 from claimflow.flows.report.formatting import escape_controls
-from claimflow.flows.report.run_document import (
-    PastMean,
-    named_metrics,
-    past_means,
-    scored_values,
-)
+from claimflow.flows.report.run_document import PastMean
 from claimflow.flows.report.vega_lite import (
     LINE,
     ROW,
     Chart,
     Part,
     dashed,
+    ends_of_names,
     intervals,
     layer,
     links,
@@ -32,7 +25,6 @@ from claimflow.flows.report.vega_lite import (
     numbers,
     slanted_names,
 )
-from claimflow.flows.store.store import Store
 
 
 def _number(value: float) -> str:
@@ -68,6 +60,7 @@ def comparison_chart(
     x = numbers("mean", label, [0.0, *ends])
     ends_of = {"x": x | {"field": "low"}, "x2": {"field": "high"}}
     return Chart(
+        "differences",
         f"{label} of two runs, with 95 % intervals; metrics: {len(metrics):,}",
         (360, ROW * max(len(metrics), 1)),
         [
@@ -87,6 +80,7 @@ def distribution_chart(
     values: Sequence[float],
     *,
     label: str = "score",
+    titled: bool = True,
     width: int = 300,
     height: int = 100,
     leads_to: Callable[[float, float], str] | None = None,
@@ -94,10 +88,11 @@ def distribution_chart(
     """A histogram: 20 bars from 0 to 1, or over the range of `values` where it is wider.
 
     A bar includes its lower end; only the last one includes its upper end. `label` is the title
-    of the axis; the size is in pixels without axes. With `leads_to` a bar is a link to the address
-    that this returns for its least and its greatest value.
+    of the axis of scores, unless the axes are not `titled`; the size is in pixels without
+    axes. With `leads_to` a bar is a link to the address that this returns for its least and its
+    greatest value.
     """
-    within = all(0 <= value <= 1 for value in values)
+    within = within_unit(values)
     # Not numpy's edges: the fourth bar begins at exactly 0.15.
     nice = [place / _BINS for place in range(_BINS + 1)]
     counts, edges = np.histogram(values, nice if within else _BINS)
@@ -115,13 +110,16 @@ def distribution_chart(
         # The whole column can be hit, since a bar of one sample may be a pixel high.
         column = links("rect", {"y": {"value": 0}, "y2": {"value": "height"}})
         layers += [marks("bar", where="datum.link"), column]
-    x = numbers("low", label, [], tickCount=5) | {"bin": "binned"}
-    y = numbers("n", "samples", [], tickCount=3, tickMinStep=1, format=",d") | {"stack": None}
+    x = numbers("low", label if titled else None, [], tickCount=5) | {"bin": "binned"}
+    y = numbers("n", "samples" if titled else None, [], tickCount=3, tickMinStep=1, format=",d") | {
+        "stack": None
+    }
     y["scale"]["zero"] = True
     if 0 < (most := max(counts.tolist())) < 3:
         # The Vega of `vl_convert` makes steps that are shorter than `tickMinStep`.
         y["axis"]["values"] = list(range(most + 1))
     return Chart(
+        "histogram",
         f"Distribution of {label}; samples: {len(values):,}",
         (width, height),
         layers,
@@ -157,6 +155,7 @@ def reliability_chart(bins: Sequence[Bin], *, label: str = "p entailed") -> Char
     up = {"field": "up"}
     number = sum(one.n for one in bins)
     return Chart(
+        "reliability diagram",
         f"Share entailed by people over {label}, {number:,} rows, with 95 % intervals",
         (220, 220),
         [
@@ -184,6 +183,7 @@ def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str | Non
     y["scale"] |= {"padding": 0.3}
     x = numbers("value", label, [0.0, *(value for _, value in bars)])
     return Chart(
+        "bars",
         f"{label}; bars: {len(bars):,}",
         (360, ROW * max(len(bars), 1)),
         [marks("bar", {"x2": {"datum": 0}}, told=True)],
@@ -216,8 +216,7 @@ def xy_chart(
     `x` are numbers, times or names, which are evenly spaced; `titles` are those of the two axes.
     The axes need not begin at 0.
     """
-    width, height = 640, 240
-    places, along = _along(x, titles[0], width)
+    places, along = _along(x, titles[0])
     named = [one if isinstance(one, str) else _told(one) for one in x]
     rows = [
         {
@@ -231,8 +230,9 @@ def xy_chart(
     points = marks("circle", told=True, size=30)
     line = marks("line", {"order": _IN_ORDER}, strokeWidth=2)
     return Chart(
+        "line" if joined else "points",
         f"{titles[1]} by {titles[0]}; points: {len(rows):,}",
-        (width, height),
+        (640, 240),
         [line, points] if joined else [points],
         data={"values": rows},
         encoding={"x": along, "y": numbers("y", titles[1], y)},
@@ -246,7 +246,7 @@ _EPOCH: Final = datetime(1970, 1, 1)
 
 
 def _along(
-    values: Sequence[float] | Sequence[datetime] | Sequence[str], title: str, width: int
+    values: Sequence[float] | Sequence[datetime] | Sequence[str], title: str
 ) -> tuple[Sequence[float | str], Part]:
     """The values as they stand in rows of data, and their horizontal axis."""
     times = [one for one in values if isinstance(one, datetime)]
@@ -258,7 +258,7 @@ def _along(
     if found:
         return found, numbers("x", title, found)
     texts = _differing([str(one) for one in values])
-    return texts, slanted_names("x", title, texts, width=width)
+    return texts, slanted_names("x", title, texts)
 
 
 _TIMES: Final = {
@@ -313,61 +313,109 @@ def trend_chart(
     not begin at 0; the size is in pixels without axes. `details` are by the names of runs.
     """
     shown = details or {}
-    apart = width / max(len(means), 1)
+    limits = list(_gate_rows({name: shown[name].gates for name in means if name in shown}))
+    bounds = [end for one in means.values() for end in (one.mean, one.low, one.high)]
+    bounds += [limit["mean"] for limit in limits]
+    x = slanted_names("run", None, list(means))
+    y = numbers("mean", label, bounds, tickCount=max(2, height // 30))
+    return _trend(means, label, (width, height), x, y, shown, limits)
+
+
+def small_trend_chart(
+    means: Mapping[str, PastMean], *, label: str, size: tuple[int, int], axes: bool = True
+) -> Chart:
+    """As `trend_chart`, with times at both ends alone, and from 0 to 1 if all of it is there.
+
+    So charts of one column can be compared, and a narrow interval looks narrow. Without `axes`
+    another scale is as long as what it shows. `means` are by `MM-DD HH:MM` and what tells apart
+    the runs of one minute.
+    """
+    bounds = [end for one in means.values() for end in (one.mean, one.low, one.high)]
+    known = [end for end in bounds if end is not None]
+    x = ends_of_names("run", list(means), letters=len("MM-DD HH:MM"))
+    y = numbers("mean", None, known, tickCount=2)
+    if within_unit(known):
+        y["scale"] = {"domain": [0, 1]}
+    if not axes:
+        domain = y["scale"].get("domain", [min(known), max(known)])
+        y["scale"] = {"domain": domain}
+        x["axis"] = y["axis"] = None
+    return _trend(means, label, size, x, y, {}, ())
+
+
+def within_unit(values: Iterable[float]) -> bool:
+    """Whether all of the values are from 0 to 1, as most metrics are."""
+    return all(0 <= value <= 1 for value in values)
+
+
+def _trend(
+    means: Mapping[str, PastMean],
+    label: str,
+    size: tuple[int, int],
+    x: Part,
+    y: Part,
+    shown: Mapping[str, TrendDetail],
+    limits: Sequence[Part],
+) -> Chart:
     rows: list[Part] = []
     for at, (name, one) in enumerate(means.items()):
         row = {"at": at, "run": name, "mean": one.mean, "low": one.low, "high": one.high}
         if one.mean is not None:
             row["told"] = f"{name}: {label} {_with_interval(one.mean, one.low, one.high)}"
             if name in shown:
-                # Notes of runs that stand close are above and below in turn.
-                below = apart < ROW and at % 2 == 1
-                row |= {"link": shown[name].link, "note": shown[name].note, "below": below}
+                row |= {"link": shown[name].link, "note": shown[name].note}
         rows.append(row)
-    limits = list(_gate_rows({name: shown[name].gates for name in means if name in shown}, apart))
-    bounds = [end for one in means.values() for end in (one.mean, one.low, one.high)]
-    bounds += [limit["mean"] for limit in limits]
-    x = slanted_names("run", None, list(means), width=width)
-    y = numbers("mean", label, bounds, tickCount=max(2, height // 30))
-    points = "isValid(datum.mean) && !datum.link"
+    apart = f"width / {max(len(means), 1)}"
+    # A point hides an interval that is shorter.
+    point = 40 if size[1] >= _HIGH else 12
     layers = [
         intervals({"y": y | {"field": "low"}, "y2": {"field": "high"}}, thickness=2),
-        *_gate_layers(limits, x),
+        *_gate_layers(limits, x, apart),
         marks("line", {"order": _IN_ORDER}, strokeWidth=2, invalid="break-paths-filter-domains"),
-        marks("circle", where=points, told=True, size=40),
+        marks("circle", where="isValid(datum.mean) && !datum.link", told=True, size=point),
     ]
     if shown:
-        note = {"text": {"field": "note", "type": "nominal"}}
         layers += [
-            marks("circle", where="datum.link", size=40),
+            marks("circle", where="datum.link", size=point),
             links("circle", size=450),
-            layer("text", note, where="datum.note && !datum.below", align="left", dx=6, dy=-7),
-            layer("text", note, where="datum.note && datum.below", align="left", dx=6, dy=15),
+            *_note_layers(apart),
         ]
     return Chart(
+        "trend",
         f"{label} over the runs, with 95 % intervals; runs: {len(means):,}",
-        (width, height),
+        size,
         layers,
         data={"values": rows},
         encoding={"x": x, "y": y},
     )
 
 
-def _gate_rows(gates: Mapping[str, Sequence[GateLimit]], apart: float) -> Iterator[Part]:
+_HIGH: Final = 100
+"""Pixels of a plot in which an interval is longer than a large point."""
+
+
+def _note_layers(apart: str) -> Iterator[Part]:
+    """The notes of runs; those of runs that stand close are above and below in turn."""
+    note = {"text": {"field": "note", "type": "nominal"}}
+    below = f"({apart} < {ROW} && datum.at % 2 == 1)"
+    for where, dy in ((f"!{below}", -7), (below, 15)):
+        yield layer("text", note, where=f"datum.note && {where}", align="left", dx=6, dy=dy)
+
+
+def _gate_rows(gates: Mapping[str, Sequence[GateLimit]]) -> Iterator[Part]:
     """The limits of gates by runs, with signs of the outcomes, and each rule named once."""
     named = set()
     for run, limits in gates.items():
         for gate in limits:
             if gate.line is None:
                 continue
-            # Where runs are too close for every sign, what did not pass is marked.
-            sign = gate.sign if apart >= LINE or gate.outcome != "pass" else ""
             rule = "" if gate.rule in named else gate.rule
-            yield {"run": run, "mean": gate.line, "sign": sign, "rule": rule}
+            passed = gate.outcome == "pass"
+            yield {"run": run, "mean": gate.line, "sign": gate.sign, "passed": passed, "rule": rule}
             named.add(gate.rule)
 
 
-def _gate_layers(limits: Sequence[Part], x: Part) -> Iterator[Part]:
+def _gate_layers(limits: Sequence[Part], x: Part, apart: str) -> Iterator[Part]:
     """A line as wide as its run, the sign at its right end, and the rule at its left end."""
     if not limits:
         return
@@ -375,99 +423,7 @@ def _gate_layers(limits: Sequence[Part], x: Part) -> Iterator[Part]:
     left, right = {"x": x | {"bandPosition": 0}}, {"x": x | {"bandPosition": 1}}
     sign, rule = ({"text": {"field": name, "type": "nominal"}} for name in ("sign", "rule"))
     yield dashed(left | {"x2": {"field": "run", "bandPosition": 1}}, limits)
-    yield layer("text", right | sign, where="datum.sign", align="right", dx=-3, dy=-4) | data
+    # Where runs are too close for every sign, what did not pass is marked.
+    marked = f"!datum.passed || {apart} >= {LINE}"
+    yield layer("text", right | sign, where=marked, align="right", dx=-3, dy=-4) | data
     yield layer("text", left | rule, where="datum.rule", align="left", dx=4, dy=12) | data
-
-
-def metric_chart(
-    store: Store, run_id: str, name: str, *, kind: Literal["distribution", "trend"]
-) -> Chart:
-    """The distribution of a metric's scores in a run, or its means over the runs of the pipeline.
-
-    `name` is `metric`, or `step.metric` where several steps make it. Raises `InputError` where
-    there is nothing to draw.
-    """
-    [metric] = named_metrics(store, run_id, [name], place="METRIC")
-    if kind == "distribution":
-        values = scored_values(store, run_id, metric)
-        if not values:
-            what, hint = f"no sample has a score for {name}", "`claimflow show` says why"
-            raise InputError([Fault("METRIC", what, hint)])
-        return distribution_chart(values, label=name)
-    past = past_means(store, run_id).get(metric, [])
-    if all(one.mean is None for one in past):
-        why = "`claimflow show` says why" if past else "add a step that uses summarize_scores"
-        what, hint = f"no run has a mean for {name}", why
-        raise InputError([Fault("--kind trend", what, hint)])
-    return trend_chart({one.run_id: one for one in past}, label=name)
-
-
-# Charts as pages show them.
-
-
-def small_distribution(
-    values: Sequence[float], metric: str, leads_to: Callable[[float, float], str]
-) -> Chart | None:
-    """The distribution of a metric's scores, with links; None where there are no scores."""
-    if not values:
-        return None
-    return distribution_chart(values, label=metric, width=200, height=44, leads_to=leads_to)
-
-
-def small_trend(past: Sequence[PastMean], metric: str) -> Chart | None:
-    """The means of a metric over the runs; None where fewer than two have one."""
-    if sum(one.mean is not None for one in past) < 2:
-        return None
-    return trend_chart(_by_start(past), label=metric, width=240, height=44)
-
-
-def long_trend(past: Sequence[PastMean], metric: str, details: Mapping[str, TrendDetail]) -> Chart:
-    """As `small_trend`, as wide as a page; `details` are by the ids of runs."""
-    named = {name: details[one.run_id] for name, one in _by_start(past).items()}
-    return trend_chart(_by_start(past), label=metric, width=900, height=240, details=named)
-
-
-def sparkline(past: Sequence[PastMean], metric: str) -> Chart | None:
-    """As `small_trend`, without axes."""
-    if sum(one.mean is not None for one in past) < 2:
-        return None
-    chart = trend_chart(_by_start(past), label=metric, width=160, height=28)
-    for part in chart.spec["encoding"].values():
-        part["axis"] = None
-    return chart
-
-
-def _by_start(past: Sequence[PastMean]) -> dict[str, PastMean]:
-    # With the end of the id, since two runs can start in one minute.
-    return {f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}": one for one in past}
-
-
-def reliability_charts(found: Sequence[CorrectedStep]) -> list[Chart]:
-    """A reliability diagram of each step whose judge gives probabilities."""
-    return [
-        reliability_chart(one.reliability.bins, label=f"p entailed, {one.step}")
-        for one in found
-        if one.reliability is not None
-    ]
-
-
-def slice_reliability_charts(
-    found: Sequence[CorrectedStep], field: str
-) -> list[tuple[str, str | None, Chart]]:
-    """The step, the value of `field`, and the reliability diagram of these samples."""
-    return [
-        (
-            one.step,
-            part.value,
-            reliability_chart(part.reliability.bins, label=f"p entailed, {one.step}"),
-        )
-        for one in found
-        for part in one.slices
-        if part.field == field
-    ]
-
-
-def differences_chart(found: Comparison) -> Chart | None:
-    """The differences of the means; None where no metric is scored in both runs."""
-    both = [one for one in found.metrics if one.difference is not None]
-    return comparison_chart(both, label="B - A") if both else None

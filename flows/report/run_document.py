@@ -93,13 +93,17 @@ class StepMetric(NamedTuple):
 
 
 class PastMean(NamedTuple):
-    """The mean of a metric in a run, with its 95 % interval; None where there is none."""
+    """The mean of a metric in a run, with its 95 % interval; None where there is none.
+
+    It is over `scored` samples.
+    """
 
     run_id: str
     started_at: datetime
     mean: float | None
     low: float | None
     high: float | None
+    scored: int
 
 
 class LowSample(NamedTuple):
@@ -476,7 +480,7 @@ WITH this AS (SELECT run_id, pipeline, started_at FROM audit.runs WHERE run_id =
               WHERE pipeline = (SELECT pipeline FROM this)
                 AND started_at <= (SELECT started_at FROM this)
               ORDER BY started_at DESC, run_id DESC LIMIT $count)
-SELECT scores, metric, run_id, started_at, mean, low, high
+SELECT scores, metric, run_id, started_at, mean, low, high, n_scored
 FROM summaries JOIN past USING (run_id) WHERE slice_field IS NULL
 ORDER BY started_at, run_id, scores, metric
 """

@@ -5,9 +5,9 @@ as `link`. Texts are values of data and titles, never names of fields or express
 """
 
 import json
-import math
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import quoteattr
@@ -35,6 +35,16 @@ def _config(ink: str) -> Part:
         "font": "sans-serif",
         "view": {"stroke": None},
         "text": {"color": ink, "fontSize": 11},
+        "title": {
+            **dict.fromkeys(("color", "subtitleColor"), ink),
+            "anchor": "start",
+            "frame": "bounds",
+            "offset": 10,
+            "fontSize": 13,
+            "subtitleFontSize": 11,
+            "limit": 640,
+        },
+        "axisX": {"titleLimit": {"expr": "width"}},
         "axis": {
             **dict.fromkeys(
                 ("labelColor", "titleColor", "domainColor", "tickColor", "gridColor"), ink
@@ -52,14 +62,23 @@ def _config(ink: str) -> Part:
 class Chart:
     """A chart: `about` is read aloud, and stands in its place where no script draws it.
 
-    `spec` is its Vega-Lite specification, in which text has no control characters. A notebook
-    shows it by Vega-Lite, or as SVG where the extra `charts` is installed.
+    `form` says in a word or two what is drawn, such as `histogram`. `spec` is its Vega-Lite
+    specification, in which text has no control characters. A notebook shows it by Vega-Lite, or as
+    SVG where the extra `charts` is installed.
     """
 
-    def __init__(self, about: str, size: tuple[int, int], layers: Sequence[Part], **more: Any):
+    def __init__(
+        self,
+        form: str,
+        about: str,
+        size: tuple[int, int],
+        layers: Sequence[Part],
+        **more: Any,
+    ) -> None:
         width, height = size
+        self.form: Final = form
         self.about: Final = escape_controls(about)
-        self.spec: Final[Part] = _escaped(
+        self.spec: Part = _escaped(
             {
                 "$schema": _SCHEMA,
                 "description": about,
@@ -71,6 +90,17 @@ class Chart:
                 "config": _config("currentColor"),
             }
         )
+
+    def titled(self, title: str, *lines: str) -> "Chart":
+        """This chart with a title and lines below it, for a place that has no heading."""
+        found = copy(self)
+        found.spec = self.spec | {"title": _escaped({"text": title, "subtitle": lines})}
+        return found
+
+    def __repr__(self) -> str:
+        title = self.spec.get("title")
+        words = "; ".join([title["text"], *title["subtitle"]]) if title else self.about
+        return f"<Chart: {words} ({self.form})>"
 
     def save(self, path: str | Path) -> Path:
         """Write the chart as SVG, PNG or JSON, by the suffix of `path`; returns the path.
@@ -89,9 +119,9 @@ class Chart:
     def encoded(self, ending: str) -> bytes:
         """The content of a file with this ending, one of `ENDINGS`.
 
-        JSON is the specification. SVG has no script and takes the colour of the text around it;
-        PNG is on white, at twice its size. Raises `InputError` for these two where the extra
-        `charts` is not installed.
+        JSON is the specification. SVG has no script and a ground of its own, which is dark where
+        the reader prefers dark pages; PNG is on white, at twice its size. Raises `InputError` for
+        these two where the extra `charts` is not installed.
         """
         if ending == ".json":
             return json.dumps(self.spec, ensure_ascii=False, indent=2).encode()
@@ -105,18 +135,27 @@ class Chart:
             black = self.spec | {"background": "white", "config": _config("black")}
             drawn: bytes = vl_convert.vegalite_to_png(black, _CONVERTED, scale=2)
             return drawn
-        svg: str = vl_convert.vegalite_to_svg(self.spec, _CONVERTED)
+        svg: str = vl_convert.vegalite_to_svg(self.spec | {"background": _PAPER}, _CONVERTED)
         # Vega names the element that holds a picture, which a file lacks.
-        named = f'<svg role="graphics-document" aria-label={quoteattr(self.about)} '
-        return svg.replace("<svg ", named, 1).encode()
+        named = f'role="graphics-document" aria-label={quoteattr(self.about)}'
+        start = f'<svg color="{_INK}" {named} '
+        return svg.replace("<svg ", start, 1).replace(">", f">{_DARK}", 1).encode()
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """What a notebook may show."""
-        found = {_MIME: self.spec, "text/plain": self.about}
+        found = {_MIME: self.spec, "text/plain": repr(self)}
         with suppress(InputError):
             found["image/svg+xml"] = self.encoded(".svg").decode()
         return found
 
+
+_PAPER, _INK = "#ffffff", "#1b1f24"
+
+_DARK: Final = (
+    f'<style>@media (prefers-color-scheme: dark) {{svg[color="{_INK}"] {{color: #e6eaef}} '
+    f'svg[color="{_INK}"] > rect[fill="{_PAPER}"] {{fill: #14181d}}}}</style>'
+)
+"""Makes the ground of an SVG dark and its ink light, in the colours of the pages."""
 
 ENDINGS: Final = (".svg", ".png", ".json")
 """The endings of files that a chart can be written to."""
@@ -216,7 +255,27 @@ def names(field: str, title: str | None, texts: Sequence[str], **axis: Any) -> P
     return {"field": field, "type": "ordinal", "title": title, "scale": scale, "axis": looks}
 
 
-def slanted_names(field: str, title: str | None, texts: Sequence[str], *, width: int) -> Part:
-    """As `names`, below a plot: every second one, or fewer, is shown where they would overlap."""
-    every = max(1, math.ceil(LINE * len(texts) / width))
-    return names(field, title, texts, labelAngle=-40, values=list(texts)[::every])
+def slanted_names(field: str, title: str | None, texts: Sequence[str]) -> Part:
+    """As `names`, below a plot: where they would overlap, every second one, or fewer, is shown.
+
+    The last one is always shown.
+    """
+    last = len(texts) - 1
+    shown = f"({last} - round(datum.index * {last})) % ceil({LINE * len(texts)} / width) == 0"
+    ticks = {"condition": {"test": shown, "value": 1}, "value": 0}
+    label = f"{shown} ? datum.label : ''"
+    return names(field, title, texts, labelAngle=-40, labelExpr=label, tickOpacity=ticks)
+
+
+def ends_of_names(field: str, texts: Sequence[str], *, letters: int) -> Part:
+    """As `names`, below a small plot: the first and the last one, each by its first `letters`.
+
+    Where these are closer than 140 pixels, the first word of each is shown.
+    """
+    cut = f"slice(datum.label, 0, {letters})"
+    apart = f"width * {len(texts) - 1} / {max(len(texts), 1)}"
+    label = f"{apart} < 140 ? split({cut}, ' ')[0] : {cut}"
+    align = {"expr": "datum.index ? 'right' : 'left'"}
+    looks = {"labelAngle": 0, "labelExpr": label, "labelAlign": align}
+    ends = [*texts[:1], *texts[1:][-1:]]
+    return names(field, None, texts, values=ends, ticks=False, **looks)

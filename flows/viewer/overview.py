@@ -18,12 +18,8 @@ from claimflow.flows.quality.metric_differences import (
 )
 from claimflow.flows.report.comparison_text import step_change_text
 from claimflow.flows.report.formatting import escape_controls
-from claimflow.flows.report.plots import (
-    GateLimit,
-    TrendDetail,
-    long_trend,
-    sparkline,
-)
+from claimflow.flows.report.page_charts import Sparkline, long_trend, sparkline
+from claimflow.flows.report.plots import GateLimit, TrendDetail
 from claimflow.flows.report.run_document import PastMean, with_names
 from claimflow.flows.report.samples import matching_sample
 from claimflow.flows.report.vega_lite import Chart
@@ -65,11 +61,10 @@ class Headline(NamedTuple):
     name: str
     lower: bool
     newest: PastMean
-    scored: int
     of: int
     change: float | None
     finding: Finding
-    plot: Chart | None
+    plot: Sparkline | None
 
 
 class PipelineRuns(NamedTuple):
@@ -265,7 +260,6 @@ def _headlines(store: Store, means: pl.DataFrame, shown: pl.DataFrame) -> Iterat
             row["name"],
             row["lower"],
             past[-1],
-            row["n_scored"],
             row["n"],
             change,
             finding,
@@ -295,7 +289,8 @@ def _differences(store: Store, a: str, b: str) -> Mapping[str, MetricDifference]
 
 
 def _past_mean(row: Mapping[str, Any]) -> PastMean:
-    return PastMean(row["run_id"], row["started_at"], row["mean"], row["low"], row["high"])
+    columns = ("run_id", "started_at", "mean", "low", "high", "n_scored")
+    return PastMean(*(row[column] for column in columns))
 
 
 def _means(store: Store, run_ids: Sequence[str]) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import json
 import os
 import pickle
 import re
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 
 import claimflow
+from claimflow.flows.cli.main import main
 from claimflow.flows.store.results import all_runs
 from claimflow.flows.store.store import Store
 from tests.endpoint.server import Endpoint, serve
@@ -282,6 +284,27 @@ def test_a_report_and_a_plot_are_written(result: claimflow.Result, tmp_path: Pat
         result.plot("faithfulness").save(tmp_path / "p.gif")
 
 
+def test_differences_are_plotted_as_the_command_does(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    metrics = ["rouge_faithfulness", "token_overlap_faithfulness"]
+    first = claimflow.evaluate(ANSWERS, metrics=metrics, store=path)
+    second = claimflow.evaluate(ANSWERS[:1], metrics=metrics, store=path)
+
+    def of_command(*options: str) -> Any:
+        file = tmp_path / "x.json"
+        named = ["--run", second.run_id, "--against", first.run_id, "--store", str(path)]
+        assert main(["plot", *options, *named, "-o", str(file)]) == 0
+        return json.loads(file.read_text("utf-8"))
+
+    assert second.plot(against=first).spec == of_command() == second.diff(first).plot().spec
+    one = second.plot("rouge_faithfulness", against="previous")
+    assert one.spec == of_command("rouge_faithfulness")
+    assert one.spec == second.diff(first).plot("rouge_faithfulness").spec
+    assert [row["metric"] for row in one.spec["data"]["values"]] == ["rouge_faithfulness"]
+    drawn = [row["metric"] for row in second.diff(first).plot(*metrics).spec["data"]["values"]]
+    assert set(drawn) == set(metrics)
+
+
 PATH = "path: is of type int; give the path of the file to write"
 NO_NAME = "holds a character that no file name in UTF-8 has; "
 
@@ -297,6 +320,24 @@ NO_NAME = "holds a character that no file name in UTF-8 has; "
         (lambda one, _: one.diff(""), "there is no run ''"),
         (lambda one, _: one.sql(5), "statement: is of type int; give a SELECT"),
         (lambda one, _: one.plot("faithfulness", kind="x"), "kind: 'x' is no kind of plot; known"),
+        (
+            lambda one, _: one.plot("faith"),
+            "metric: no step makes the metric 'faith'; did you mean 'faithfulness'?",
+        ),
+        (
+            lambda one, _: one.plot("faith", against=one),
+            "metric: neither run has scores of 'faith'; did you mean 'faithfulness'?",
+        ),
+        (lambda one, _: one.plot(), "metric: is missing; name a metric, or another run by against"),
+        (
+            lambda one, _: one.plot("faithfulness", kind="trend", against=one),
+            "kind: applies to one run only; leave it out, or against",
+        ),
+        (lambda one, _: one.diff(one).plot(5), "metric: is of type int; give the name of a metric"),
+        (
+            lambda one, _: claimflow.connect(one.store).compare(one.run_id, metrics=["faith"]),
+            "metrics: neither run has scores of 'faith'; did you mean 'faithfulness'?",
+        ),
         (lambda one, _: one.report(5), PATH),
         (lambda one, _: one.report("a\0.html"), f"path: {NO_NAME}"),
         (lambda one, _: one.report("x.html", against=""), "there is no run ''"),

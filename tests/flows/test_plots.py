@@ -10,11 +10,14 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 
+import claimflow
 from claimflow.flows.cli.main import main
 from claimflow.flows.quality.agreement import IntervalEstimate
 from claimflow.flows.quality.corrected_rates import Bin
 from claimflow.flows.quality.metric_differences import MetricDifference, StatusCounts
 from claimflow.flows.quality.paired_statistics import PairedDifference
+from claimflow.flows.report.html import html_report
+from claimflow.flows.report.page_charts import small_trend, sparkline
 from claimflow.flows.report.plots import (
     GateLimit,
     TrendDetail,
@@ -22,12 +25,12 @@ from claimflow.flows.report.plots import (
     comparison_chart,
     distribution_chart,
     reliability_chart,
-    sparkline,
     trend_chart,
     xy_chart,
 )
-from claimflow.flows.report.run_document import PastMean
+from claimflow.flows.report.run_document import PastMean, RunDocument
 from claimflow.flows.report.vega_lite import Chart
+from claimflow.flows.store.results import all_runs
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, samples, scores
 
@@ -71,7 +74,7 @@ def places(picture: Element) -> list[tuple[float, float]]:
 
 
 def mean(value: float | None, low: float | None = None, high: float | None = None) -> PastMean:
-    return PastMean("r", datetime(2026, 1, 1), value, low, high)
+    return PastMean("r", datetime(2026, 1, 1), value, low, high, 2)
 
 
 def difference(
@@ -158,6 +161,25 @@ def test_names_of_runs_do_not_overlap() -> None:
     named = [word for word in words(picture) if word.startswith("run-")]
     assert named == [f"run-{number}" for number in range(0, 100, 3)]
     assert len(told(picture)) == 100
+    # The newest one is always named.
+    picture = drawn(trend_chart(means, width=240))
+    named = [word for word in words(picture) if word.startswith("run-")]
+    assert named == [f"run-{number}" for number in range(3, 100, 6)]
+
+
+def test_signs_and_notes_make_way_where_runs_are_close() -> None:
+    gates = {
+        f"run-{number}": GateLimit("min 0.5", "fail" if number == 7 else "pass", 0.5)
+        for number in range(20)
+    }
+    details = {name: TrendDetail(f"/run/{name}", "", [gate]) for name, gate in gates.items()}
+    means = {name: mean(0.6) for name in gates}
+    found = {
+        width: words(drawn(trend_chart(means, width=width, details=details)))
+        for width in (240, 480)
+    }
+    assert [found[480].count(sign) for sign in "✓✗"] == [19, 1]
+    assert [found[240].count(sign) for sign in "✓✗"] == [0, 1]
 
 
 @pytest.mark.parametrize("value", [0.5, 0.0, -3.0, 1e-9, 12_345.6])
@@ -209,16 +231,51 @@ def test_points_are_joined_in_the_given_order(x: Any, first: str) -> None:
     assert lines(drawn(apart)) == []
 
 
-def test_a_sparkline_has_no_axes() -> None:
-    past = [
-        PastMean("r1", datetime(2026, 1, 1), 0.5, None, None),
-        PastMean("r2", datetime(2026, 1, 2), 0.75, None, None),
+def past(*means: float) -> list[PastMean]:
+    """Means of runs on days that follow one another, with intervals of their tenth."""
+    return [
+        PastMean(f"r{day}", datetime(2026, 1, day), value, value * 0.9, value * 1.1, 2)
+        for day, value in enumerate(means, 1)
     ]
-    chart = sparkline(past, "recall")
-    assert chart is not None
-    assert words(drawn(chart)) == []
-    assert told(drawn(chart)) == ["01-01 00:00 r1: recall 0.5", "01-02 00:00 r2: recall 0.75"]
-    assert sparkline(past[:1], "recall") is None
+
+
+def test_a_sparkline_has_no_axes() -> None:
+    found = sparkline(past(0.5, 0.75), "recall")
+    assert found is not None
+    picture = drawn(found.chart)
+    assert words(picture) == []
+    assert [one.partition(",")[0] for one in told(picture)] == [
+        "01-01 00:00 r1: recall 0.5",
+        "01-02 00:00 r2: recall 0.75",
+    ]
+    assert sparkline(past(0.5), "recall") is None
+
+
+def test_small_trends_of_metrics_from_0_to_1_have_this_scale() -> None:
+    for means in ((0.5, 0.75), (0.7, 0.71)):
+        spark, trend = sparkline(past(*means), "recall"), small_trend(past(*means), "recall")
+        assert spark is not None
+        assert trend is not None
+        assert spark.scale == "0 to 1"
+        for chart in (spark.chart, trend):
+            height = chart.spec["height"]
+            ys = [y for _, y in places(drawn(chart))]
+            assert ys == pytest.approx([(1 - one) * height for one in means])
+
+
+def test_the_range_of_another_scale_is_said() -> None:
+    found = sparkline(past(300.0, 200.0), "length")
+    assert found is not None
+    assert found.scale == "180.000 to 330.000"
+    top, bottom = ((330 - one) / 150 * found.chart.spec["height"] for one in (300, 200))
+    assert [y for _, y in places(drawn(found.chart))] == pytest.approx([top, bottom])
+    trend = small_trend(past(300.0, 200.0), "length")
+    assert trend is not None
+    # The axis says it there, and both ends have their time.
+    assert {"200", "400", "01-01", "01-02"} <= set(words(drawn(trend)))
+    days = small_trend(past(*[0.5] * 20), "recall")
+    assert days is not None
+    assert [word for word in words(drawn(days)) if "-" in word] == ["01-01", "01-20"]
 
 
 @pytest.mark.parametrize(
@@ -236,9 +293,10 @@ def test_a_sparkline_has_no_axes() -> None:
 def test_a_picture_has_no_scripts_and_no_links(chart: Chart) -> None:
     text = chart.encoded(".svg").decode()
     kinds = {element.tag.removeprefix(SPACE) for element in fromstring(text).iter()}
-    assert kinds <= {"svg", "g", "path", "line", "text"}
-    # Black words would be lost on a dark page.
-    assert not re.search(r'\son\w+=|style=|href=|url\(|"(black|#000|#888|#ddd)"', text)
+    assert kinds <= {"svg", "style", "rect", "g", "path", "line", "text"}
+    assert not re.search(r"\son\w+=|style=|href=|url\(|@import", text)
+    # All ink is that of the picture, which changes with its ground.
+    assert not re.search(r'"(black|#000|#888|#ddd)"', text)
     assert "currentColor" in text
     assert fromstring(text).get("aria-label") == chart.about
     assert chart.encoded(".png").startswith(b"\x89PNG\r\n")
@@ -252,7 +310,8 @@ def test_a_notebook_gets_a_specification_and_where_it_can_be_drawn_a_picture(
     found = chart._repr_mimebundle_()
     vega_lite = "application/vnd.vegalite.v6+json"
     assert set(found) == {vega_lite, "image/svg+xml", "text/plain"}
-    assert found["text/plain"] == "Distribution of a\u241b\ufffd; samples: 1"
+    assert found["text/plain"] == str(chart)
+    assert str(chart) == "<Chart: Distribution of a\u241b\ufffd; samples: 1 (histogram)>"
     assert "\u202e" not in json.dumps(found[vega_lite], ensure_ascii=False)
     assert "/v6.json" in found[vega_lite]["$schema"]
     monkeypatch.setitem(sys.modules, "vl_convert", None)
@@ -310,6 +369,48 @@ def test_plots_of_a_run_are_written(store: Store, tmp_path: Path) -> None:
     assert json.loads(specification.read_text("utf-8"))["description"].endswith("samples: 1")
 
 
+def test_what_leaves_a_page_has_a_title_with_run_and_count(store: Store, tmp_path: Path) -> None:
+    first, second = sorted(all_runs(store)["run_id"])
+    of_run = rf"run {second} of \S+, \d{{4}}-\d\d-\d\d \d\d:\d\d UTC"
+
+    def heading(*options: str) -> list[str]:
+        paths = [tmp_path / f"x.{ending}" for ending in ("json", "svg")]
+        for path in paths:
+            assert plotted(store, *options, "-o", str(path)) == 0
+        title = json.loads(paths[0].read_text("utf-8"))["title"]
+        told = [title["text"], *title["subtitle"]]
+        assert set(told) <= set(fromstring(paths[1].read_text("utf-8")).itertext())
+        return told
+
+    title, run, count = heading("noise")
+    assert (title, count) == ("Distribution of noise", "n = 1 scored of 2 samples")
+    assert re.fullmatch(of_run, run)
+    title, run, count = heading("recall", "--kind", "trend")
+    assert title == "recall over the runs"
+    assert re.fullmatch(f"2 runs, the last is {of_run}", run)
+    assert count == "n = 2 scored samples in each run, 95 % intervals"
+    title, a, b, count = heading("--against", "previous", "recall", "noise")
+    assert title == "Differences of the means from run A to run B"
+    assert a.startswith(f"A: run {first}, ")
+    assert b.startswith(f"B: run {second}, ")
+    assert count == "n = 1 to 2 samples scored in both, 95 % intervals"
+
+
+def test_pages_have_no_title_in_their_charts(store: Store) -> None:
+    run = RunDocument(store, all_runs(store)["run_id"][0])
+    page = html_report(run, against=run.run_before)
+    assert page.count("data-chart=") > 3
+    assert '"subtitle":' not in page
+
+
+def test_a_chart_in_python_tells_its_title_and_form(store: Store) -> None:
+    result = claimflow.connect(store.path).result()
+    assert repr(result.plot("noise")).startswith("<Chart: Distribution of noise; run ")
+    assert repr(result.plot("noise")).endswith("; n = 1 scored of 2 samples (histogram)>")
+    assert repr(result.plot("recall", kind="trend")).endswith(", 95 % intervals (trend)>")
+    assert repr(result.plot(against="previous")).endswith(" (differences)>")
+
+
 def test_without_the_extra_a_specification_can_be_written(
     store: Store,
     tmp_path: Path,
@@ -345,7 +446,7 @@ def test_without_the_extra_a_specification_can_be_written(
         ),
         (
             ["noise", "--kind", "trend", "-o", "x.svg"],
-            "--kind trend: no run has a mean for noise; add a step that uses summarize_scores\n",
+            "METRIC: no run has a mean for noise; add a step that uses summarize_scores\n",
         ),
         (
             ["empty", "-o", "x.svg"],
@@ -353,7 +454,7 @@ def test_without_the_extra_a_specification_can_be_written(
         ),
         (
             ["empty", "--kind", "trend", "-o", "x.svg"],
-            "--kind trend: no run has a mean for empty; `claimflow show` says why\n",
+            "METRIC: no run has a mean for empty; `claimflow show` says why\n",
         ),
         (
             ["noise", "-o", "nowhere/x.svg"],

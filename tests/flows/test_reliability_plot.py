@@ -80,6 +80,9 @@ def test_the_diagram_has_the_bins_of_the_step() -> None:
     assert sum(int(dot.rpartition(": ")[2]) for dot in dots) == found.reliability.n == 6
     assert len(dots) == len(found.reliability.bins) >= 2
     assert all(dot.startswith(f"p entailed, {STEP}: 0") for dot in dots)
+    words = Path("r.svg").read_text("utf-8")
+    assert f">Reliability of {STEP}<" in words
+    assert ">n = 6 verdicts with a label, 95 % intervals<" in words
 
 
 def test_the_report_has_the_diagram() -> None:

@@ -82,7 +82,7 @@ def test_a_pipeline_has_its_newest_means_and_their_change(nights: tuple[Store, l
     found = {one.metric: one for one in second.headlines}
     faithfulness, hallucination = found["faithfulness"], found["hallucination"]
     assert faithfulness.newest.mean == 0.5
-    assert (faithfulness.scored, faithfulness.of) == (2, 2)
+    assert (faithfulness.newest.scored, faithfulness.of) == (2, 2)
     assert faithfulness.change == pytest.approx(-0.22)
     assert (faithfulness.finding, faithfulness.lower) == ("worse", False)
     assert (hallucination.finding, hallucination.lower) == ("worse", True)

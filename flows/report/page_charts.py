@@ -1,0 +1,95 @@
+"""Charts as pages show them, beside a heading that says what they are about."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from claimflow.flows.quality.calibration import CorrectedStep
+from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.report.formatting import format_interval
+from claimflow.flows.report.plots import (
+    TrendDetail,
+    comparison_chart,
+    distribution_chart,
+    reliability_chart,
+    small_trend_chart,
+    trend_chart,
+)
+from claimflow.flows.report.run_document import PastMean
+from claimflow.flows.report.vega_lite import Chart
+
+
+def small_distribution(
+    values: Sequence[float], metric: str, leads_to: Callable[[float, float], str]
+) -> Chart | None:
+    """The distribution of a metric's scores, with links; None where there are no scores."""
+    if not values:
+        return None
+    return distribution_chart(
+        values, label=metric, titled=False, width=140, height=44, leads_to=leads_to
+    )
+
+
+def small_trend(past: Sequence[PastMean], metric: str) -> Chart | None:
+    """The means of a metric over the runs; None where fewer than two have one."""
+    if sum(one.mean is not None for one in past) < 2:
+        return None
+    return small_trend_chart(_by_start(past), label=metric, size=(150, 44))
+
+
+def long_trend(past: Sequence[PastMean], metric: str, details: Mapping[str, TrendDetail]) -> Chart:
+    """The means of a metric, as wide as a page; `details` are by the ids of runs."""
+    named = {name: details[one.run_id] for name, one in _by_start(past).items()}
+    return trend_chart(_by_start(past), label=metric, width=900, height=240, details=named)
+
+
+class Sparkline(NamedTuple):
+    """A small trend without axes, and the range of its scale in words."""
+
+    chart: Chart
+    scale: str
+
+
+def sparkline(past: Sequence[PastMean], metric: str) -> Sparkline | None:
+    """As `small_trend`, without axes."""
+    if sum(one.mean is not None for one in past) < 2:
+        return None
+    chart = small_trend_chart(_by_start(past), label=metric, size=(160, 36), axes=False)
+    low, high = chart.spec["encoding"]["y"]["scale"]["domain"]
+    whole = (low, high) == (0, 1)
+    return Sparkline(chart, "0 to 1" if whole else format_interval(low, high))
+
+
+def _by_start(past: Sequence[PastMean]) -> dict[str, PastMean]:
+    # With the end of the id, since two runs can start in one minute.
+    return {f"{one.started_at:%m-%d %H:%M} {one.run_id[-4:]}": one for one in past}
+
+
+def reliability_charts(found: Sequence[CorrectedStep]) -> list[Chart]:
+    """A reliability diagram of each step whose judge gives probabilities."""
+    return [
+        reliability_chart(one.reliability.bins, label=f"p entailed, {one.step}")
+        for one in found
+        if one.reliability is not None
+    ]
+
+
+def slice_reliability_charts(
+    found: Sequence[CorrectedStep], field: str
+) -> list[tuple[str, str | None, Chart]]:
+    """The step, the value of `field`, and the reliability diagram of these samples."""
+    return [
+        (
+            one.step,
+            part.value,
+            reliability_chart(part.reliability.bins, label=f"p entailed, {one.step}"),
+        )
+        for one in found
+        for part in one.slices
+        if part.field == field
+    ]
+
+
+def differences_chart(found: Comparison) -> Chart | None:
+    """The differences of the means; None where no metric is scored in both runs."""
+    both = [one for one in found.metrics if one.difference is not None]
+    return comparison_chart(both, label="B - A") if both else None
