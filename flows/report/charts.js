@@ -17,20 +17,57 @@ function leadsInside(address) {
   return to.protocol.startsWith("http") && to.origin === location.origin;
 }
 
+// The width that there is for a chart. A cell of a table is as wide as its chart.
+function roomFor(element) {
+  const place = getComputedStyle(element.parentElement);
+  if (place.display === "table-cell") return Infinity;
+  return element.parentElement.clientWidth - parseFloat(place.paddingLeft) - parseFloat(place.paddingRight);
+}
+
+// Makes the plot of a view narrower, until it fits with its axes. These may change on the way.
+async function narrow(view, picture, room) {
+  for (let tries = 0; tries < 3; tries += 1) {
+    const over = Number(picture().getAttribute("width")) - room;
+    if (over <= 0) return;
+    await view.width(Math.max(view.width() - over, LEAST)).resize().runAsync();
+  }
+}
+
+const LEAST = 60;
+
 async function drawChart(element, specification) {
   const { compile, expressionInterpreter, parse, View } = libraries;
-  const view = new View(parse(compile(specification).spec, {}, { ast: true }), { expr: expressionInterpreter, loader: LOADER, renderer: "svg" });
-  const drawn = document.createElement("div");
-  await view.initialize(drawn).runAsync();
-  // It stays as it is: nothing is listened for.
+  const room = roomFor(element);
+  // Names beside a plot leave more than half of the room to it.
+  const axis = { ...specification.config.axis, labelLimit: Math.min(specification.config.axis.labelLimit, room * 0.4) };
+  const { spec } = compile({ ...specification, config: { ...specification.config, axis } });
+  const view = new View(parse(spec, {}, { ast: true }), { expr: expressionInterpreter, loader: LOADER, renderer: "svg" });
+  const place = document.createElement("div");
+  await view.initialize(place).runAsync();
+  await narrow(view, () => place.querySelector("svg"), room);
+  // Nothing is listened for.
   view.finalize();
-  const picture = drawn.querySelector("svg");
-  for (const attribute of DESCRIBED) picture.setAttribute(attribute, drawn.getAttribute(attribute));
+  const picture = place.querySelector("svg");
+  for (const attribute of DESCRIBED) picture.setAttribute(attribute, place.getAttribute(attribute));
   // A group of marks has no name, and nothing to say.
   for (const group of picture.querySelectorAll("g[aria-roledescription$=container]")) undescribe(group);
   for (const mark of picture.querySelectorAll("path[aria-label]")) nameMark(mark, mark.__data__.href);
   element.replaceChildren(picture);
   for (const one of [element, picture]) one.removeAttribute("style");
+  thinWords(picture);
+  drawn.set(element, { specification, room });
+}
+
+// Leaves out words in a plot that would stand on others: on those of layers before, and on newer ones.
+function thinWords(picture) {
+  const kept = [];
+  for (const group of picture.querySelectorAll(".mark-text.role-mark")) {
+    for (const word of [...group.querySelectorAll("text")].reverse()) {
+      const box = word.getBoundingClientRect();
+      if (kept.some((one) => one.left < box.right && box.left < one.right && one.top < box.bottom && box.top < one.bottom)) word.remove();
+      else kept.push(box);
+    }
+  }
 }
 
 // Shows the words of a mark to those who point at it, and makes it a link that keys reach if it leads on.
@@ -46,6 +83,15 @@ function nameMark(mark, address) {
   mark.replaceWith(link);
   link.append(mark);
 }
+
+// What is drawn, and for how much room: where a window becomes wider or narrower it is drawn again.
+const drawn = new Map();
+window.addEventListener("resize", () => {
+  for (const [element, { specification, room }] of drawn) {
+    if (!element.isConnected) drawn.delete(element);
+    else if (roomFor(element) !== room) awaitChart(element, specification);
+  }
+});
 
 // Charts are drawn shortly before they are seen: a page may have hundreds in parts that are closed.
 const unseen = new Map();
@@ -64,15 +110,19 @@ function drawUnseen(element) {
   if (specification && element.isConnected) drawChart(element, specification);
 }
 
-// The charts in a part of the page that is new, which take their place at once.
-function awaitCharts(part) {
-  for (const element of part.querySelectorAll(".chart")) {
-    const specification = JSON.parse(element.dataset.chart);
-    unseen.set(element, specification);
-    element.style.minHeight = `${specification.height + 40}px`;
-    seen.observe(element);
-  }
+function awaitChart(element, specification) {
+  unseen.set(element, specification);
+  element.style.minHeight = `${specification.height + 40}px`;
+  // Where it is observed already, this tells again whether it is seen.
+  seen.unobserve(element);
+  seen.observe(element);
 }
 
-window.addEventListener("beforeprint", () => [...unseen.keys()].forEach(drawUnseen));
+// The charts in a part of the page that is new, which take their place at once.
+function awaitCharts(part) {
+  for (const element of part.querySelectorAll(".chart")) awaitChart(element, JSON.parse(element.dataset.chart));
+}
+
+// What is in a closed part is not printed, and has no room to fit into.
+window.addEventListener("beforeprint", () => [...unseen.keys()].filter((element) => element.checkVisibility()).forEach(drawUnseen));
 awaitCharts(document);

@@ -100,7 +100,7 @@ function drawSpread(element, values, name) {
   specification.encoding.x.title = name in {} ? `${name}\u2060` : name;
   specification.description = `Distribution of ${name} over ${values.length.toLocaleString("en")} sample${values.length === 1 ? "" : "s"}; the highest bar has ${Math.max(...counts).toLocaleString("en")}`;
   element.previousElementSibling.textContent = specification.description;
-  drawChart(element, specification);
+  awaitChart(element, specification);
 }
 
 function explore(packed) {

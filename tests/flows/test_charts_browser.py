@@ -168,6 +168,119 @@ def test_charts_do_not_widen_a_page(page: Page, view: ViewServer) -> None:
             assert widest <= width, path
 
 
+# Whether each chart is where it can be seen and as large as it was drawn, and its smallest letters.
+FITS = """() => [...document.querySelectorAll(".chart svg")].map((picture) => {
+  const { left, right, width } = picture.getBoundingClientRect();
+  const room = picture.closest(".wide") || document.documentElement;
+  const scale = width / picture.viewBox.baseVal.width;
+  const sizes = [...picture.querySelectorAll("text")].map((word) => parseFloat(getComputedStyle(word).fontSize));
+  return [left >= 0 && right <= room.getBoundingClientRect().right + 0.5, Math.min(11, ...sizes) * scale];
+})"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
+    """A store with forty runs."""
+    store = Store(tmp_path_factory.mktemp("long") / "s.duckdb")
+    for night in range(40):
+        put_night(store, 0.5 + night % 7 / 20)
+    with serving(store) as view:
+        yield view
+
+
+def test_charts_fit_a_narrow_screen(browser: Browser, long: ViewServer) -> None:
+    here = f"http://127.0.0.1:{long.server_port}"
+    runs = "SELECT run_id, started_at, 1 AS n FROM audit.runs"
+    with watched_page(browser, viewport={"width": 390, "height": 900}) as page:
+        page.goto(long.url)
+        for path in ("/", TREND, "/run/latest?against=previous"):
+            page.goto(here + path)
+            page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+            expect(page.locator(".chart > p")).to_have_count(0)
+            assert {(seen, letters >= 11) for seen, letters in page.evaluate(FITS)} == {
+                (True, True)
+            }
+        for kind, x in (("bars", "run_id"), ("points", "run_id"), ("line", "started_at")):
+            page.goto(f"{here}/sql?{urlencode({'sql': runs, 'kind': kind, 'x': x})}")
+            page.get_by_role("button", name="Run", exact=True).click()
+            expect(page.locator("#result .chart svg")).to_have_count(1)
+            assert page.evaluate(FITS) == [[True, 11]], kind
+
+
+def test_a_narrow_trend_has_its_newest_point_in_sight_and_no_words_on_others(
+    browser: Browser, long: ViewServer
+) -> None:
+    with watched_page(browser, viewport={"width": 390, "height": 900}) as page:
+        page.goto(long.url)
+        page.goto(f"http://127.0.0.1:{long.server_port}{TREND}")
+        expect(page.locator(".chart a")).to_have_count(40)
+        expect(page.locator(".chart a").last).to_be_in_viewport(ratio=0.99)
+        boxes = page.evaluate(
+            """() => [...document.querySelectorAll(".mark-text.role-mark text")].map((word) => {
+              const { left, right, top, bottom } = word.getBoundingClientRect();
+              return [left, right, top, bottom];
+            })"""
+        )
+        assert len(boxes) > 2
+        for at, (left, right, top, bottom) in enumerate(boxes):
+            for other in boxes[:at]:
+                beside = left >= other[1] or other[0] >= right
+                assert beside or top >= other[3] or other[2] >= bottom
+        # The newest run has its number and its name.
+        words = page.locator(".mark-text.role-mark text")
+        expect(words.filter(has_text=re.compile("^1$"))).to_be_visible()
+        names = page.locator(".role-axis-label text", has_text="-")
+        shown = [name for name in names.all_text_contents() if name]
+        assert 5 < len(shown) < 30
+        newest = page.locator("tbody th").first.inner_text()
+        assert shown[-1].endswith(newest[-4:])
+
+
+def test_a_chart_is_drawn_again_where_its_place_changes(browser: Browser, long: ViewServer) -> None:
+    width = "document.querySelector('.chart svg').getBoundingClientRect().width"
+    with watched_page(browser, viewport={"width": 390, "height": 900}) as page:
+        page.goto(long.url)
+        page.goto(f"http://127.0.0.1:{long.server_port}{TREND}")
+        expect(page.locator(".chart svg")).to_have_count(1)
+        assert 300 < page.evaluate(width) <= 342
+        drawn = page.locator(".chart svg").get_attribute("width")
+        page.set_viewport_size({"width": 1440, "height": 900})
+        expect(page.locator(f".chart svg[width='{drawn}']")).to_have_count(0)
+        assert page.evaluate(width) > 900
+        page.set_viewport_size({"width": 390, "height": 900})
+        expect(page.locator(f".chart svg[width='{drawn}']")).to_have_count(1)
+
+
+def test_metrics_are_cards_on_a_narrow_screen(browser: Browser, long: ViewServer) -> None:
+    places = """() => [...document.querySelectorAll("table.cards tbody tr")].map((row) => {
+      const inside = [...row.querySelectorAll("th, td, svg")].map((one) => one.getBoundingClientRect());
+      const { height } = row.getBoundingClientRect();
+      return [height, Math.max(...inside.map((one) => one.right))];
+    })"""  # noqa: E501
+    with watched_page(browser, viewport={"width": 390, "height": 900}) as page:
+        page.goto(long.url)
+        page.goto(f"http://127.0.0.1:{long.server_port}/run/latest")
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        expect(page.locator(".cards .chart svg")).to_have_count(2)
+        # Only the name, which is a sentence here, makes it higher.
+        [[height, right]] = page.evaluate(places)
+        assert right <= 366
+        name = page.locator(".cards tbody th").bounding_box()
+        assert name is not None
+        assert height - name["height"] < 200
+        titles = """() => [...document.querySelectorAll(".cards td")].map((cell) =>
+          getComputedStyle(cell, "::before").content.replaceAll('"', ""))"""
+        found = [title.strip() for title in page.evaluate(titles)]
+        assert found[:2] == ["mean", "95 % interval"]
+        assert "" not in found
+        page.set_viewport_size({"width": 1024, "height": 900})
+        expect(page.locator(".cards thead")).to_be_visible()
+
+
+def test_the_list_of_runs_says_the_scale_of_its_lines(page: Page) -> None:
+    expect(page.locator(".cards td", has=page.locator(".chart"))).to_contain_text("scale 0 to 1")
+
+
 def test_without_a_script_the_sentence_stands_in_place_of_the_chart(
     browser: Browser, view: ViewServer
 ) -> None:

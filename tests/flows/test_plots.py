@@ -275,7 +275,7 @@ def test_the_range_of_another_scale_is_said() -> None:
     assert {"200", "400", "01-01", "01-02"} <= set(words(drawn(trend)))
     days = small_trend(past(*[0.5] * 20), "recall")
     assert days is not None
-    assert [word for word in words(drawn(days)) if "-" in word] == ["01-01", "01-20"]
+    assert [word for word in words(drawn(days)) if "-" in word] == ["01-01 00:00", "01-20 00:00"]
 
 
 @pytest.mark.parametrize(
