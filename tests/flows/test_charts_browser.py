@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from claimflow.flows.report.plots import distribution_chart
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.server import ViewServer
 from tests.flows.recorded_runs import Table, put_run, samples, scores
@@ -279,6 +281,26 @@ def test_metrics_are_cards_on_a_narrow_screen(browser: Browser, long: ViewServer
 
 def test_the_list_of_runs_says_the_scale_of_its_lines(page: Page) -> None:
     expect(page.locator(".cards td", has=page.locator(".chart"))).to_contain_text("scale 0 to 1")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "ink", "ground"),
+    [
+        ("light", "rgb(27, 31, 36)", "rgb(255, 255, 255)"),
+        ("dark", "rgb(230, 234, 239)", "rgb(20, 24, 29)"),
+    ],
+)
+def test_an_svg_has_the_ground_that_its_reader_prefers(
+    browser: Browser, tmp_path: Path, scheme: str, ink: str, ground: str
+) -> None:
+    path = distribution_chart([0.5]).titled("A title").save(tmp_path / "x.svg")
+    with watched_page(browser, color_scheme=scheme) as page:
+        page.goto(path.as_uri())
+        found = page.evaluate(
+            """() => [document.querySelector("text"), document.querySelector("svg > rect")].map(
+              (one) => getComputedStyle(one).fill)"""
+        )
+        assert found == [ink, ground]
 
 
 def test_without_a_script_the_sentence_stands_in_place_of_the_chart(
