@@ -11,11 +11,14 @@ from typing import Any, Final
 from claimflow.flows.errors import Fault, nearest, one_of
 from claimflow.flows.pipeline.limits import ID_CHARACTERS, LIST_TEXTS, TEXT_CHARACTERS, too_many
 from claimflow.flows.samples.json_files import VALUE_KINDS, replace_lone_surrogates
-from claimflow.flows.samples.records import TOO_DEEP, RecordError, json_value
+from claimflow.flows.samples.records import TOO_DEEP, RecordError, json_value, too_many_columns
 from claimflow.stages.rows import Sample, canonical
 
 FIELDS: Final = tuple(name for name in Sample.model_fields if name != "metadata")
 """The fields of a sample that a column can fill; every other column becomes metadata."""
+
+METADATA: Final = "metadata"
+"""The column whose members, where it holds an object, are metadata like other columns."""
 
 ALIASES: Final[Mapping[str, str]] = {
     "id": "sample_id",
@@ -44,6 +47,9 @@ _LIST_FIELDS: Final = ("reference", "other_references", "retrieved_contexts", *_
 
 _MISSPELT: Final = 0.82
 """Least similarity of a misspelt name: that of `anwser`, but not of `ids` or `response_id`."""
+
+_TOLD_MEMBERS: Final = 20
+"""Names that are warned of: strangers may choose them."""
 
 _LIST_HINT: Final = "write a list of texts"
 _JSON_LIST_HINT: Final = 'write it as JSON: ["one", "two"]'
@@ -124,6 +130,83 @@ def misspelt_name(column: str, names: Collection[str]) -> str | None:
     if name and (column.casefold() == name or f"_{name}_" not in f"_{column.casefold()}_"):
         return name
     return None
+
+
+class NestedMetadata:
+    """Moves the members of an object in the column `metadata` to columns of their own.
+
+    A member stays where it is if the record has a column of its name, which counts, and if its name
+    is that of a field or in `kept`: what describes a sample does not become its id or its answer.
+    `rename` takes such a member out nevertheless.
+    """
+
+    def __init__(
+        self, by_column: Mapping[str, str], rename: Collection[str], kept: Collection[str]
+    ) -> None:
+        self._by_column = by_column
+        self._renamed = frozenset(rename)
+        self._kept = frozenset({*by_column, *kept, METADATA}) - self._renamed
+        # Member -> what is told of it, the first place, and the number of records.
+        self._ignored: dict[str, tuple[str, str, str, int]] = {}
+
+    def moved(self, values: Mapping[str, Any], place: str) -> dict[str, Any]:
+        """The columns of the record at `place`. Raises `RecordError` where they are too many."""
+        nested = values.get(METADATA)
+        if METADATA in self._by_column or not isinstance(nested, dict):
+            nested = {}
+        if error := too_many_columns(len(values) - bool(nested) + len(nested)):
+            raise error
+        if not nested:
+            return dict(values)
+        columns = {name: value for name, value in values.items() if name != METADATA}
+        filled = {
+            self._by_column[name]
+            for name, value in columns.items()
+            if value is not None and name in self._by_column
+        }
+        stays: dict[str, Any] = {}
+        for name, value in nested.items():
+            own = columns.get(name)
+            if name in self._kept or (own is not None and _differ(own, value)):
+                stays[name] = value
+                if value is not None:
+                    self._note(name, columns, filled, place)
+            elif own is None:
+                columns[name] = value
+        if stays:
+            columns[METADATA] = stays
+        return columns
+
+    def warnings(self) -> Iterator[Fault]:
+        """A warning for each member that does not count, with the first record that has it."""
+        for what, hint, place, count in self._ignored.values():
+            more = f" (and {count - 1:,} more)" if count > 1 else ""
+            yield Fault(place, f"{what}{more}", hint)
+
+    def _note(
+        self, name: str, columns: Mapping[str, Any], filled: Collection[str], place: str
+    ) -> None:
+        field = self._by_column.get(name)
+        if name not in self._ignored and len(self._ignored) >= _TOLD_MEMBERS:
+            return
+        if field is not None and field not in filled:
+            what = f"the metadata has {name!r}, which is not taken as {field!r}"
+            hint = f"write rename: {{{name}: {field}}}, or a column {name!r}"
+        elif field is None and columns.get(name) is not None:
+            what = f"the sample and its metadata have another {name!r}; that of the sample counts"
+            hint = "keep one of them"
+        else:
+            return
+        *_, first, count = self._ignored.get(name, (what, hint, place, 0))
+        self._ignored[name] = what, hint, first, count + 1
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Whether two values of JSON differ; True for those too deep to be compared."""
+    try:
+        return bool(one != other)
+    except RecursionError:
+        return True
 
 
 def sample_fields(

@@ -12,9 +12,10 @@ import polars as pl
 
 from claimflow.flows.errors import Fault
 from claimflow.flows.samples.buffer import TableBuffer
-from claimflow.flows.samples.conversations import ConversationReader, TurnSample
+from claimflow.flows.samples.conversations import MESSAGE_COLUMNS, ConversationReader, TurnSample
 from claimflow.flows.samples.fields import (
     FIELDS,
+    NestedMetadata,
     fields_by_column,
     mapping_faults,
     misspelt_fields,
@@ -28,7 +29,6 @@ from claimflow.flows.samples.records import (
     Record,
     RecordError,
     SlowPatternError,
-    too_many_columns,
 )
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.stages.rows import Sample, content_key
@@ -188,6 +188,7 @@ def checked_samples(  # noqa: PLR0913
     reader = _SampleReader(
         by_column,
         conversations,
+        NestedMetadata(by_column, rename, MESSAGE_COLUMNS),
         faults,
         earlier_turns=earlier_turns,
         skip_unusable=skip_unusable,
@@ -253,6 +254,7 @@ class _SampleReader:
         self,
         by_column: Mapping[str, str],
         conversations: ConversationReader,
+        nested: NestedMetadata,
         faults: list[Fault],
         *,
         earlier_turns: "EarlierTurns",
@@ -265,6 +267,7 @@ class _SampleReader:
         self._faults = faults
         self._by_column = by_column
         self._conversations = conversations
+        self._nested = nested
         self._earlier_turns = earlier_turns
         self._skip_unusable = skip_unusable
         self._redactor = redactor
@@ -276,7 +279,10 @@ class _SampleReader:
         self._misspelt_at: dict[str, tuple[str, int]] = {}
 
     def warnings(self, missing: Collection[str]) -> Iterator[Fault]:
-        """What was left out, and fields not in `missing` whose name is misspelt in some samples."""
+        """What was left out, and columns and members of metadata that do not count.
+
+        These are fields not in `missing` whose name is misspelt in some samples.
+        """
         if self.first_skipped:
             place, what, hint = self.first_skipped[0]
             more = f" (and {self.skipped - 1:,} more)" if self.skipped > 1 else ""
@@ -287,6 +293,7 @@ class _SampleReader:
                 more = f" (and {count - 1:,} more)" if count > 1 else ""
                 what = f"the sample has {column!r} and no {self._by_column[name]!r}{more}"
                 yield Fault(first, what, f"did you mean {name!r}?")
+        yield from self._nested.warnings()
 
     def tables(self, records: Iterable[tuple[Origin, Record]]) -> Iterator[pl.DataFrame]:
         """The samples without a fault, in tables of 250 rows or fewer."""
@@ -304,11 +311,13 @@ class _SampleReader:
         if isinstance(record.values, RecordError):
             self._add_faults(origin, record, [record.values])
             return []
-        if error := too_many_columns(len(record.values)):
+        try:
+            values = self._nested.moved(record.values, origin.place(record.number))
+        except RecordError as error:
             self._add_faults(origin, record, [error])
             return []
-        self.columns.update(record.values)
-        turns, errors = self._conversations.read(record.values, cells=origin.cells)
+        self.columns.update(values)
+        turns, errors = self._conversations.read(values, cells=origin.cells)
         if not errors:
             # Before anything is kept, also an id that is made of the content.
             turns = self._redacted(turns, origin.place(record.number))
@@ -326,7 +335,7 @@ class _SampleReader:
             for turn in turns
         ]
         for sample in samples:
-            self._note_misspelt(sample, record.values, origin.place, record.number)
+            self._note_misspelt(sample, values, origin.place, record.number)
         return samples
 
     def _redacted(self, turns: list[TurnSample], place: str) -> list[TurnSample]:

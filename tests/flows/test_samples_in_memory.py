@@ -37,6 +37,12 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
+NESTED: list[dict[str, Any]] = [
+    {"answer": f"a{n}", "metadata": {"topic": "law", "rank": n, "by": {"name": None}}}
+    for n in range(2)
+]
+
+
 @dataclass
 class Answer:
     question: str
@@ -184,6 +190,83 @@ def test_rename_limit_and_no_id(in_file: SampleSource) -> None:
     assert only([{"text": "x", "answer": "y"}], rename={"text": "response"})["response"] == "x"
     same, copy = rows(samples_from([{"answer": "x"}, {"answer": "x"}]))
     assert same["sample_id"] != copy["sample_id"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: NESTED,
+        lambda: pl.DataFrame(NESTED),
+        lambda: pandas().DataFrame(NESTED),
+        lambda: pyarrow().Table.from_pylist(NESTED),
+        lambda: datasets().Dataset.from_list(NESTED),
+    ],
+    ids=["list", "polars", "pandas", "arrow", "dataset"],
+)
+def test_nested_metadata_is_as_if_it_stood_in_the_row(make: Any, tmp_path: Path) -> None:
+    flat = [{"answer": row["answer"], **row["metadata"]} for row in NESTED]
+    (tmp_path / "flat.jsonl").write_text("\n".join(map(json.dumps, flat)))
+    (tmp_path / "nested.jsonl").write_text("\n".join(map(json.dumps, NESTED)))
+    expected = read_samples("flat.jsonl", base=tmp_path, rename={})
+    in_file = read_samples("nested.jsonl", base=tmp_path, rename={})
+    for found in (samples_from(make()), in_file):
+        assert rows(found) == rows(expected)
+        assert found.metadata == {"topic", "rank", "by"}
+        assert found.warnings == ()
+
+
+def test_members_of_metadata_that_the_sample_has_itself() -> None:
+    nested = {"topic": "law", "id": "x7", "metadata": {"deep": 1}, "same": [1], "messages": "m"}
+    row = {"id": "s1", "answer": "a", "topic": "art", "same": [1], "empty": None}
+    found = samples_from([{**row, "metadata": {**nested, "empty": 5, "gold": "g"}}])
+    (sample,) = rows(found)
+    assert (sample["sample_id"], sample["response"], sample["reference"]) == ("s1", "a", None)
+    assert json.loads(sample["metadata"]) == {
+        "topic": "art",
+        "same": [1],
+        "empty": 5,
+        "gold": "g",
+        "metadata": {name: nested[name] for name in ("topic", "id", "metadata", "messages")},
+    }
+    assert [str(warning) for warning in found.warnings] == [
+        "answers[0]: the sample and its metadata have another 'topic'; that of the sample counts; "
+        "keep one of them"
+    ]
+
+
+def test_metadata_fills_no_field_unless_it_is_renamed() -> None:
+    answers = [{"answer": "a", "metadata": {"reference": "r", "gold": "g"}}] * 2
+    found = samples_from(answers)
+    assert [row["reference"] for row in rows(found)] == [None, None]
+    assert [str(warning) for warning in found.warnings] == [
+        "answers[0]: the metadata has 'reference', which is not taken as 'reference' (and 1 more); "
+        "write rename: {reference: reference}, or a column 'reference'"
+    ]
+    for name, text in (("reference", "r"), ("gold", "g")):
+        renamed = samples_from(answers, rename={name: "reference"})
+        assert [row["reference"] for row in rows(renamed)] == [text, text]
+        assert renamed.warnings == ()
+    text = only([{"answer": "a", "metadata": "m"}], rename={"metadata": "reference"})
+    assert text["reference"] == "m"
+
+
+def test_turns_whose_conversation_is_in_the_metadata() -> None:
+    answers = [{"answer": "a", "metadata": {"conversation_id": "c", "turn": n}} for n in (1, 1)]
+    (message,) = messages(answers)
+    assert message.startswith("answers[1]: turn 1 of conversation 'c' is already at answers[0]")
+
+
+def test_hostile_metadata() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(200_000):
+        deep = {"x": deep}
+    many = {f"m{n}": n for n in range(COLUMNS)}
+    for nested, wrong in ((many, "10,001 columns"), ({"x": deep}, "brackets nested")):
+        (message,) = messages([{"answer": "a"}, {"answer": "b", "metadata": nested}][1:])
+        assert wrong in message
+    # A stranger cannot make a warning for each of a million names.
+    clashes = [{"answer": "a", f"m{n}": 1, "metadata": {f"m{n}": 2}} for n in range(100)]
+    assert len(samples_from(clashes).warnings) == 20
 
 
 def test_missing_values_of_numpy_and_pandas() -> None:
