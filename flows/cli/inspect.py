@@ -162,8 +162,12 @@ def runs(options: Namespace) -> int:
     if options.format == "json":
         write_table(found, "json", None)
         return 0
+    if found.is_empty():
+        Terminal().print_line(f"{store.path} has no {'batch of calls' if options.batches else 'run'}")
+        return 0
+    # What no row has says nothing, such as tags and reserves of a store that never had one.
     empty = [name for name in found.columns if found[name].null_count() == found.height]
-    Terminal().print_frame(found, drop=[*empty, *drop])
+    Terminal().print_frame(found.drop(empty), drop=[name for name in drop if name not in empty])
     return 0
 
 

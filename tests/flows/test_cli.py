@@ -247,6 +247,26 @@ def test_runs_show_and_explain(ran: Path, capsys: pytest.CaptureFixture[str]) ->
         assert words in printed
 
 
+def test_runs_lists_the_columns_that_some_run_has(
+    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def listed(*options: str) -> str:
+        assert main(["runs", *options]) == 0
+        return capsys.readouterr().out
+
+    unused = {"tags", "partial", "reason", "reserved"}
+    assert not unused & set(listed().split())
+    assert unused < json.loads(listed("--format", "json"))[0].keys()
+    assert main(["tag", "latest", "main"]) == 0
+    assert {"tags", "main"} < set(listed().split())
+    store = ran.parent / "small.duckdb"
+    assert listed("--batches") == f"{store} has no batch of calls\n"
+    assert listed("--batches", "--format", "json") == "[]\n"
+    with Store(tmp_path / "new.duckdb").writing():
+        pass
+    assert listed("--store", str(tmp_path / "new.duckdb")).endswith("new.duckdb has no run\n")
+
+
 def test_control_characters_do_not_reach_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,7 +81,7 @@ def test_80_columns_show_every_metric_and_say_what_is_left_out(small: Path) -> N
     assert " token_overlap_faithfulness [topic=Einstein] " in "\n".join(found["show --slices"])
     [run_id] = re.findall(r"^run (\S+):", shown, re.MULTILINE)
     assert any(line.startswith(f" {run_id} ") for line in found["runs"])
-    assert "columns left out at 80: tags, partial, reason" in "\n".join(found["runs"])
+    assert "columns left out at 80: reused" in "\n".join(found["runs"])
     for name, lines in found.items():
         table = [line for line in lines if line.startswith(" ") and "  claimflow " not in line]
         assert max(len(line.rstrip()) for line in table) <= 80, name
