@@ -163,7 +163,9 @@ def runs(options: Namespace) -> int:
         write_table(found, "json", None)
         return 0
     if found.is_empty():
-        Terminal().print_line(f"{store.path} has no {'batch of calls' if options.batches else 'run'}")
+        Terminal().print_line(
+            f"{store.path} has no {'batch of calls' if options.batches else 'run'}"
+        )
         return 0
     # What no row has says nothing, such as tags and reserves of a store that never had one.
     empty = [name for name in found.columns if found[name].null_count() == found.height]

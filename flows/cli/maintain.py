@@ -181,17 +181,25 @@ def prune(options: Namespace) -> int:
     for run_id in pruned.removed:
         print(f"  {run_id}")
     print(f"{format_count(len(pruned.removed), 'run')} {verb}, {pruned.kept:,} kept")
+    for run_id, tags in pruned.exempt.items():
+        why = f"its tag {tags}" if tags else "a kept run, whose gate compared with it"
+        print(f"  {run_id} is kept for {why}")
     counts = (
-        format_count(pruned.tables, "table"),
-        format_count(pruned.rows, "row"),
-        format_count(pruned.calls, "call"),
-        format_count(pruned.replies, "reply", "replies"),
+        (pruned.tables, "table", "tables"),
+        (pruned.rows, "row", "rows"),
+        (pruned.calls, "call", "calls"),
+        (pruned.emptied, "call's texts", "calls' texts"),
+        (pruned.replies, "reply", "replies"),
+        (pruned.results, "result of a local model", "results of local models"),
     )
-    print(f"with them: {', '.join(counts)}; the texts of {format_count(pruned.emptied, 'call')}")
-    if pruned.after is None:
-        print(f"the file has {pruned.before:,} bytes")
-    else:
+    told = [format_count(number, one, many) for number, one, many in counts if number]
+    if told:
+        print(f"with them: {', '.join(told)}")
+    if pruned.after is not None:
         print(f"the file had {pruned.before:,} bytes and has {pruned.after:,}")
+    elif pruned.about is not None:
+        about = float(f"{pruned.about:.2g}")
+        print(f"the file has {pruned.before:,} bytes and would have about {about:,.0f}")
     return 0
 
 

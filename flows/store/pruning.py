@@ -43,18 +43,24 @@ class Retention(NamedTuple):
 class Pruned(NamedTuple):
     """What was or would be removed, in numbers, and the bytes of the file before and after.
 
-    `emptied` counts the calls that stay without their texts.
+    `exempt` are the runs that are kept though they are old: with their tags, or None where a gate
+    of a kept run compared with it. `emptied` counts the calls that stay without their texts,
+    `replies` what was said to calls, `results` what local models found, such as embeddings.
+    `after` is None where nothing was removed, and `about` an estimate of it.
     """
 
     removed: list[str]
     kept: int
+    exempt: dict[str, str | None]
     tables: int
     rows: int
     calls: int
     emptied: int
     replies: int
+    results: int
     before: int
     after: int | None
+    about: int | None
 
 
 def prune(
@@ -70,7 +76,8 @@ def prune(
     before = store.path.stat().st_size if store.path.is_file() else 0
     if dry_run:
         with store.reading(config=bounded(memory)) as connection:
-            return _select(connection, store, retention, before)
+            found = _select(connection, store, retention, before)
+            return found._replace(about=max(0, before - _bytes_to_free(connection)))
     # Of an older schema version it is migrated here.
     with store.writing():
         pass
@@ -162,11 +169,17 @@ recent AS (
          AND runs.started_at >= coalesce(first.started_at, '-infinity'::TIMESTAMP))
      OR pipeline <> $pipeline
 ),
-tagged AS (SELECT run_id FROM ({CURRENT_TAGS})),
-wanted AS (FROM recent UNION FROM tagged)
-FROM wanted
-UNION
-SELECT baseline FROM audit.gates SEMI JOIN wanted USING (run_id) WHERE baseline IS NOT NULL
+tagged AS (
+  SELECT run_id, string_agg(tag, ', ' ORDER BY tag) AS tags FROM ({CURRENT_TAGS}) GROUP BY run_id
+),
+wanted AS (FROM recent UNION SELECT run_id FROM tagged),
+every AS (
+  FROM wanted
+  UNION
+  SELECT baseline FROM audit.gates SEMI JOIN wanted USING (run_id) WHERE baseline IS NOT NULL
+)
+SELECT run_id, tags, run_id NOT IN (FROM recent) AS exempt
+FROM every LEFT JOIN tagged USING (run_id)
 """
 
 # A table with edits applied was made from a base table, which no run step refers to.
@@ -243,19 +256,63 @@ def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
     gone = connection.execute(
         f"SELECT run_id FROM audit.runs WHERE NOT ({_KEPT_RUN}) ORDER BY started_at"
     ).fetchall()
+    exempt = connection.execute(
+        "SELECT run_id, tags FROM audit.runs JOIN kept_runs USING (run_id) WHERE exempt "
+        "ORDER BY started_at"
+    ).fetchall()
+    forgotten = f"NOT ({_REMEMBERED_KEY})"
     return Pruned(
         removed=[run_id for (run_id,) in gone],
         kept=count("audit.runs", _KEPT_RUN),
+        exempt=dict(exempt),
         tables=count("audit.artifacts", f"NOT ({_KEPT_TABLE})"),
         rows=sum(
             count(f"stored.{row.table}", f"NOT ({_used_rows(row.table)})") for row in row_kinds()
         ),
         calls=count("audit.calls", f"NOT {_NAMED} AND NOT ({_HAS_REPLY})"),
         emptied=count("audit.calls", f"{_EMPTIED} AND {_HAS_REPLY}"),
-        replies=count("audit.replies", f"NOT ({_REMEMBERED_KEY})"),
+        replies=count("audit.replies", f"{forgotten} AND tool = 'judge'"),
+        results=count("audit.replies", f"{forgotten} AND tool <> 'judge'"),
         before=before,
         after=None,
+        about=None,
     )
+
+
+def _bytes_to_free(connection: duckdb.DuckDBPyConnection) -> int:
+    """About how many bytes of the file pruning gives back: free blocks, and rows by their share.
+
+    The rows of a table count alike, though some are longer.
+    """
+    ((block, free),) = connection.execute(
+        "SELECT block_size, free_blocks FROM pragma_database_size() "
+        "WHERE database_name = current_database()"
+    ).fetchall()
+    segments = " UNION ALL ".join(
+        f"SELECT '{table}' AS name, block_id, block_offset, additional_block_ids "
+        f"FROM pragma_storage_info('{table}') WHERE persistent AND block_id >= 0"
+        for table in _kept_rows()
+    )
+    sizes = dict(connection.execute(_SIZES.format(segments=segments), {"block": block}).fetchall())
+    total = float(block * free)
+    for table, kept in _kept_rows().items():
+        counts = f"SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM ({kept}))"
+        ((rows, stay),) = connection.execute(counts).fetchall()
+        total += sizes.get(table, 0) * (1 - stay / rows) if rows else 0
+    return round(total)
+
+
+# A block holds segments of several columns and tables: one reaches up to the next one.
+_SIZES: Final = """
+WITH segments AS ({segments}),
+reached AS (
+  SELECT name, len(additional_block_ids) * $block AS further,
+         lead(block_offset, 1, $block) OVER (PARTITION BY block_id ORDER BY block_offset)
+           - block_offset AS own
+  FROM segments
+)
+SELECT name, sum(own + further)::DOUBLE FROM reached GROUP BY name
+"""
 
 
 def _kept_rows() -> dict[str, str]:

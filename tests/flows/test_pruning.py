@@ -16,6 +16,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoreBusyError
 from claimflow.flows.store.integrity import check_store
+from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.pruning import Retention, compact, prune
 from claimflow.flows.store.read_copy import is_current, write_read_copy
 from claimflow.flows.store.store import Store, now
@@ -135,7 +136,9 @@ def test_runs_of_other_pipelines_are_kept(store: Store) -> None:
     assert kept(store, Retention(runs=1, pipeline="p")) == ["q2", "p1", "q1"]
 
 
-def test_tagged_runs_and_their_baselines_are_kept(store: Store) -> None:
+def test_tagged_runs_and_their_baselines_are_kept(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
     for days, run_id in enumerate(["new", "labelled", "baseline", "once labelled", "old"]):
         add(store, run_id, days=days)
     for days, run_id in ((5, "once labelled"), (4, "labelled")):
@@ -150,6 +153,13 @@ def test_tagged_runs_and_their_baselines_are_kept(store: Store) -> None:
         "VALUES ('labelled', 'm', 'r', 'baseline', 0, 'pass', ''), "
         "('old', 'm', 'r', 'once labelled', 0, 'pass', '')",
     )
+    would = prune(store, Retention(runs=1), dry_run=True)
+    assert would.exempt == {"baseline": None, "labelled": "main"}
+    assert prune(store, Retention(runs=2), dry_run=True).exempt == {"baseline": None}
+    assert main(["prune", "--keep-runs", "1", "--dry-run", "--store", str(store.path)]) == 0
+    said = capsys.readouterr().out
+    assert "  labelled is kept for its tag main\n" in said
+    assert "  baseline is kept for a kept run, whose gate compared with it\n" in said
     assert kept(store, Retention(runs=1)) == ["baseline", "labelled", "new"]
     assert execute(store, "SELECT run_id FROM audit.tags") == [("labelled",)]
     assert execute(store, "SELECT run_id FROM audit.gates") == [("labelled",)]
@@ -274,8 +284,10 @@ def test_the_file_shrinks_and_holds_the_same_tables_and_views(store: Store) -> N
     )
     store.path.chmod(0o640)
     before = [execute(store, query) for query in STRUCTURE]
+    would = prune(store, Retention(runs=1), dry_run=True)
     pruned = prune(store, Retention(runs=1))
     assert pruned.rows == 100_000
+    assert would.about == pytest.approx(pruned.after, rel=0.15)
     assert pruned.after == store.path.stat().st_size
     assert pruned.after < pruned.before / 1.4
     assert store.path.stat().st_mode & 0o777 == 0o640
@@ -379,7 +391,8 @@ def test_a_dry_run_counts_and_removes_nothing(judged: Judged) -> None:
     would = prune(judged.store, Retention(runs=1), dry_run=True)
     assert judged.store.path.read_bytes() == content
     assert would.after is None
-    assert prune(judged.store, Retention(runs=1))._replace(after=None) == would
+    done = prune(judged.store, Retention(runs=1))
+    assert done._replace(after=None, about=would.about) == would
 
 
 def test_a_compaction_that_fails_leaves_the_file(
@@ -416,18 +429,32 @@ def test_prune_prints_what_it_removed_and_renews_the_read_copy(
     before = store.path.stat().st_size
     asked = ["prune", "--keep-runs", "1", "--store", str(store.path)]
     assert main([*asked, "--dry-run"]) == 0
-    assert capsys.readouterr().out == (
-        "  old\n1 run would be removed, 1 kept\n"
-        "with them: 0 tables, 0 rows, 0 calls, 0 replies; the texts of 0 calls\n"
-        f"the file has {before:,} bytes\n"
-    )
+    begun = f"  old\n1 run would be removed, 1 kept\nthe file has {before:,} bytes"
+    begun += " and would have about "
+    out = capsys.readouterr().out
+    assert out.startswith(begun)
+    about = int(out.removeprefix(begun).replace(",", ""))
     assert main(asked) == 0
     assert capsys.readouterr().out == (
         "  old\n1 run removed, 1 kept\n"
-        "with them: 0 tables, 0 rows, 0 calls, 0 replies; the texts of 0 calls\n"
         f"the file had {before:,} bytes and has {store.path.stat().st_size:,}\n"
     )
+    assert about == pytest.approx(store.path.stat().st_size, rel=0.3)
     assert is_current(store.path)
+
+
+def test_prune_names_what_goes_with_a_run(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["prune", "--keep-runs", "1", "--dry-run", "--store", str(judged.store.path)]
+    assert main(asked) == 0
+    assert "with them: 4 tables, 8 rows, 1 call's texts\n" in capsys.readouterr().out
+    assert main([*asked, "--replies"]) == 0
+    assert "8 rows, 1 call, 3 replies\n" in capsys.readouterr().out
+    Ledger(judged.store).remember("entailment", {str(UUID(int=1)): b"1", str(UUID(int=2)): b"2"})
+    judged.run()
+    assert main([*asked, "--replies"]) == 0
+    assert "3 replies, 2 results of local models\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ['a" TO memory; --', "compact", "main", "a'b"])
