@@ -1,16 +1,15 @@
 """The forms of charts: what they show, and the sentences that are read aloud of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from claimflow.flows.quality.corrected_rates import Bin
 from claimflow.flows.quality.metric_differences import MetricDifference
-from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.report.run_document import PastMean
 from claimflow.flows.report.vega_lite import (
+    IN_ORDER,
     LINE,
     ROW,
     Chart,
@@ -24,17 +23,14 @@ from claimflow.flows.report.vega_lite import (
     names,
     numbers,
     slanted_names,
+    told_number,
 )
-
-
-def _number(value: float) -> str:
-    return f"{round(value, 12) + 0:,.6g}".replace("-", "\u2212")
 
 
 def _with_interval(value: float, low: float | None, high: float | None) -> str:
     if low is None or high is None:
-        return _number(value)
-    return f"{_number(value)}, 95 % interval {_number(low)} to {_number(high)}"
+        return told_number(value)
+    return f"{told_number(value)}, 95 % interval {told_number(low)} to {told_number(high)}"
 
 
 def comparison_chart(
@@ -98,7 +94,7 @@ def distribution_chart(
     counts, edges = np.histogram(values, nice if within else _BINS)
     rows: list[Part] = []
     for low, up, count in zip(edges.tolist(), edges.tolist()[1:], counts.tolist(), strict=False):
-        told = f"{label}: {_number(low)} \u2013 {_number(up)}; samples: {count:,}"
+        told = f"{label}: {told_number(low)} \u2013 {told_number(up)}; samples: {count:,}"
         row = {"low": low, "up": up, "n": count, "told": told}
         if leads_to is not None and count:
             last = up == edges[-1]
@@ -142,7 +138,7 @@ def reliability_chart(bins: Sequence[Bin], *, label: str = "p entailed") -> Char
             "low": one.entailed.low,
             "high": one.entailed.high,
             "n": one.n,
-            "told": f"{label}: {_number(one.mean)}; {share}: "
+            "told": f"{label}: {told_number(one.mean)}; {share}: "
             f"{_with_interval(one.entailed.value, one.entailed.low, one.entailed.high)}; "
             f"rows: {one.n:,}",
         }
@@ -166,116 +162,6 @@ def reliability_chart(bins: Sequence[Bin], *, label: str = "p entailed") -> Char
         data={"values": rows},
         encoding={"x": x, "y": y},
     )
-
-
-def bar_chart(bars: Sequence[tuple[str, float]], *, label: str, title: str | None = None) -> Chart:
-    """A bar for each name and finite value, from 0, in the given order.
-
-    `label` is the title of the axis of values and `title` of that of names; each bar is 24 pixels
-    high.
-    """
-    beside = _differing([name for name, _ in bars])
-    rows = [
-        {"name": one, "value": value, "told": f"{name}: {_number(value)}"}
-        for one, (name, value) in zip(beside, bars, strict=True)
-    ]
-    y = names("name", title, beside)
-    y["scale"] |= {"padding": 0.3}
-    x = numbers("value", label, [0.0, *(value for _, value in bars)])
-    return Chart(
-        "bars",
-        f"{label}; bars: {len(bars):,}",
-        (360, ROW * max(len(bars), 1)),
-        [marks("bar", {"x2": {"datum": 0}}, told=True)],
-        data={"values": rows},
-        encoding={"x": x, "y": y},
-    )
-
-
-def _differing(texts: Sequence[str]) -> list[str]:
-    """The texts, in which one that came before has a number behind it: `a`, `b`, `a (2)`."""
-    found: dict[str, None] = {}
-    for name in map(escape_controls, texts):
-        one, times = name, 1
-        while one in found:
-            times += 1
-            one = f"{name} ({times})"
-        found[one] = None
-    return list(found)
-
-
-def xy_chart(
-    x: Sequence[float] | Sequence[datetime] | Sequence[str],
-    y: Sequence[float],
-    *,
-    titles: tuple[str, str],
-    joined: bool,
-) -> Chart:
-    """A point for each pair of finite values, `joined` in the given order or not.
-
-    `x` are numbers, times or names, which are evenly spaced; `titles` are those of the two axes.
-    The axes need not begin at 0.
-    """
-    places, along = _along(x, titles[0])
-    named = [one if isinstance(one, str) else _told(one) for one in x]
-    rows = [
-        {
-            "at": at,
-            "x": place,
-            "y": value,
-            "told": f"{titles[0]} {name}: {titles[1]} {_number(value)}",
-        }
-        for at, (place, name, value) in enumerate(zip(places, named, y, strict=True))
-    ]
-    points = marks("circle", told=True, size=30)
-    line = marks("line", {"order": _IN_ORDER}, strokeWidth=2)
-    return Chart(
-        "line" if joined else "points",
-        f"{titles[1]} by {titles[0]}; points: {len(rows):,}",
-        (640, 240),
-        [line, points] if joined else [points],
-        data={"values": rows},
-        encoding={"x": along, "y": numbers("y", titles[1], y)},
-    )
-
-
-_IN_ORDER: Final = {"field": "at", "type": "quantitative"}
-"""Joins the points of a line as the rows are numbered."""
-
-_EPOCH: Final = datetime(1970, 1, 1)
-
-
-def _along(
-    values: Sequence[float] | Sequence[datetime] | Sequence[str], title: str
-) -> tuple[Sequence[float | str], Part]:
-    """The values as they stand in rows of data, and their horizontal axis."""
-    times = [one for one in values if isinstance(one, datetime)]
-    if times:
-        axis = {"tickCount": 6, "format": _TIMES}
-        along = {"field": "x", "type": "temporal", "title": title, "scale": {"type": "utc"}}
-        return [(one - _EPOCH) / timedelta(milliseconds=1) for one in times], along | {"axis": axis}
-    found = [one for one in values if isinstance(one, int | float)]
-    if found:
-        return found, numbers("x", title, found)
-    texts = _differing([str(one) for one in values])
-    return texts, slanted_names("x", title, texts)
-
-
-_TIMES: Final = {
-    "year": "%Y",
-    **dict.fromkeys(("quarter", "month"), "%Y-%m"),
-    **dict.fromkeys(("week", "date"), "%m-%d"),
-    **dict.fromkeys(("hours", "minutes"), "%H:%M"),
-    "seconds": "%H:%M:%S",
-    "milliseconds": "%S.%L",
-}
-"""The label of a time on an axis, by the largest unit at whose beginning it is."""
-
-
-def _told(value: datetime | float) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat(" ", "seconds").removesuffix(" 00:00:00")
-    return _number(value)
 
 
 class GateLimit(NamedTuple):
@@ -371,7 +257,7 @@ def _trend(
     layers = [
         intervals({"y": y | {"field": "low"}, "y2": {"field": "high"}}, thickness=2),
         *_gate_layers(limits, x, apart),
-        marks("line", {"order": _IN_ORDER}, strokeWidth=2, invalid="break-paths-filter-domains"),
+        marks("line", {"order": IN_ORDER}, strokeWidth=2, invalid="break-paths-filter-domains"),
         marks("circle", where="isValid(datum.mean) && !datum.link", told=True, size=point),
     ]
     if shown:

@@ -56,6 +56,12 @@ def _config(ink: str) -> Part:
             "titleFontWeight": "normal",
             "titleLimit": 400,
         },
+        "legend": {
+            **dict.fromkeys(("labelColor", "titleColor"), ink),
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+            "titleFontWeight": "normal",
+        },
     }
 
 
@@ -246,6 +252,15 @@ ROW: Final = 24
 
 LINE: Final = 14
 """Pixels from one slanted name to the next."""
+
+
+IN_ORDER: Final = {"field": "at", "type": "quantitative"}
+"""Joins the points of a line as the rows are numbered."""
+
+
+def told_number(value: float) -> str:
+    """A number in the text that is read aloud of a mark."""
+    return f"{round(value, 12) + 0:,.6g}".replace("-", "\u2212")
 
 
 def names(field: str, title: str | None, texts: Sequence[str], **axis: Any) -> Part:

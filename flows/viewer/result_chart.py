@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from claimflow.flows.report.plots import bar_chart, xy_chart
+from claimflow.flows.report.formatting import format_count, shorten
+from claimflow.flows.report.table_plots import LOOKS, Series, bar_chart, xy_chart
 from claimflow.flows.report.vega_lite import Chart
 
 KINDS: Final = ("bars", "line", "points")
@@ -14,6 +15,9 @@ KINDS: Final = ("bars", "line", "points")
 _BARS: Final = 40
 _NAMES: Final = 200
 """Rows that are drawn as bars, and as points beside names: more labels could not be read."""
+
+_NAMED: Final = 20
+"""Names of series that are not drawn, in the note; the others are counted."""
 
 _LARGEST: Final = 1e150
 """Numbers that are larger have no place on an axis: the difference of two could be infinite."""
@@ -25,47 +29,103 @@ class ChartChoice(NamedTuple):
     kind: str = ""
     x: str = ""
     y: str = ""
+    series: str = ""
 
 
 class ResultChart(NamedTuple):
-    """A chart with the choice that it shows, the columns that may be chosen, and how many rows."""
+    """A chart with the choice that it shows, and the columns that may be chosen.
 
-    chart: Chart
-    choice: ChartChoice
-    xs: list[str]
-    ys: list[str]
+    `note` says which rows it shows. `chart` is None where no chart can be made of the result:
+    then `note` says why.
+    """
+
+    chart: Chart | None
     note: str
+    choice: ChartChoice = ChartChoice()
+    xs: Sequence[str] = ()
+    ys: Sequence[str] = ()
+    texts: Sequence[str] = ()
 
 
-def result_chart(frame: pl.DataFrame, asked: ChartChoice) -> ResultChart | None:
-    """The chart of a result; None without two rows, a column of numbers and another column.
+def result_chart(
+    frame: pl.DataFrame, asked: ChartChoice, links: Sequence[str | None], *, rows: str
+) -> ResultChart:
+    """The chart of a result of two rows or more with a column of numbers and another column.
 
     By default the first column of times is x, else the first of differing texts, else the first
-    column. Times make a line, texts bars, and numbers points.
+    column. Times make a line, texts bars, and numbers points. A line joins no rows that differ in a
+    column of texts whose values come again at another x. `links` has the address that each row
+    leads to, or None; `rows` says in words which rows of the result `frame` has.
     """
     xs = [name for name, kind in frame.schema.items() if _is_axis(kind)]
     ys = [name for name, kind in frame.schema.items() if kind.is_numeric()]
     x = asked.x if asked.x in xs else _default_x(frame, xs)
     others = [name for name in ys if name != x]
-    if frame.height < 2 or not (asked.y in ys or others):
-        return None
+    if why := _why_none(frame, ys, found=asked.y in ys or bool(others)):
+        return ResultChart(None, why)
     y = asked.y if asked.y in ys else others[0]
     usual = "line" if _is_time(frame.schema[x]) else "points" if x in ys else "bars"
     kind = asked.kind if asked.kind in KINDS else usual
-    found = _pairs(frame, x, y, kind)
+    texts = [name for name, one in frame.schema.items() if _is_text(one) and name != x]
+    found = _pairs(frame, x, y, kind, links, texts)
+    notes = [_rows_note(found.height, frame.height, rows, kind)]
+    divided: list[int] = []
+    if kind != "bars" and asked.series in texts:
+        divided = [texts.index(asked.series)]
+    elif kind == "line":
+        divided = _dividing(found, len(texts))
+    if divided:
+        found, left_out = _with_series(found, divided)
+        notes += left_out
+    if kind == "line" and _has_several(found):
+        kind = "points"
+        notes.append("points, not a line: rows with the same x differ in no text of the result")
+    title = f"{x} (UTC)" if frame.schema[x] == pl.Datetime else x
+    series = ", ".join(texts[at] for at in divided)
     # Where no row has both values it is empty, so that another choice can be made.
-    chart = _drawn(found, kind, (x, y))
-    left_out = frame.height - found.height
-    note = f"n = {found.height:,} of {frame.height:,} rows" if left_out else f"n = {found.height:,}"
-    return ResultChart(chart, ChartChoice(kind, x, y), xs, ys, note)
+    chart = _drawn(found, kind, (title, y), series)
+    choice = ChartChoice(kind, x, y, series or "none")
+    return ResultChart(chart, "; ".join(notes), choice, xs, ys, texts)
+
+
+def _why_none(frame: pl.DataFrame, ys: Sequence[str], *, found: bool) -> str:
+    """Why no chart can be made of a result, and what would do; empty where one can be made."""
+    needs = "a chart needs two rows or more"
+    if frame.height < 2:
+        return f"No chart: the result has {format_count(frame.height, 'row')}, and {needs}."
+    wanted = "a column of numbers for y, such as count(*) or a mean"
+    if not ys:
+        return (
+            f"No chart: a chart needs {wanted}, and for x a column of times, texts or numbers. "
+            "No column of the result has numbers; CAST(... AS DOUBLE) makes them of texts."
+        )
+    if not found:
+        return (
+            "No chart: beside the one column of numbers a chart needs a column of times, texts or "
+            "numbers for x."
+        )
+    return ""
+
+
+def _rows_note(drawn: int, read: int, rows: str, kind: str) -> str:
+    """How many rows a chart shows, and why others are left out."""
+    if drawn == read:
+        return rows
+    limit = _BARS if kind == "bars" else _NAMES
+    why = f"at most {limit} {'bars' if kind == 'bars' else 'names'}" if drawn == limit else ""
+    return f"{drawn:,} of {rows} ({why or 'the others have no value or too large a number'})"
 
 
 def _is_time(kind: pl.DataType) -> bool:
     return kind in (pl.Date, pl.Datetime)
 
 
+def _is_text(kind: pl.DataType) -> bool:
+    return kind in (pl.String, pl.Boolean, pl.Enum)
+
+
 def _is_axis(kind: pl.DataType) -> bool:
-    return kind.is_numeric() or _is_time(kind) or kind in (pl.String, pl.Boolean, pl.Enum)
+    return kind.is_numeric() or _is_time(kind) or _is_text(kind)
 
 
 def _default_x(frame: pl.DataFrame, xs: Sequence[str]) -> str:
@@ -76,16 +136,30 @@ def _default_x(frame: pl.DataFrame, xs: Sequence[str]) -> str:
     return next(iter([*times, *differing, *texts, *xs]), "")
 
 
-def _pairs(frame: pl.DataFrame, x: str, y: str, kind: str) -> pl.DataFrame:
-    """The rows with both values, as columns `x` and `y`; a line over numbers or times is sorted."""
-    both = frame.select(x=pl.col(x), y=pl.col(y).cast(pl.Float64)).drop_nulls()
-    both = both.filter(pl.col("y").abs() < _LARGEST)
+def _pairs(
+    frame: pl.DataFrame,
+    x: str,
+    y: str,
+    kind: str,
+    links: Sequence[str | None],
+    texts: Sequence[str],
+) -> pl.DataFrame:
+    """The rows with both values: x, y, link, and the `texts` as columns named by their places.
+
+    A line over numbers or times is sorted.
+    """
+    beside = [frame[name].cast(pl.String).alias(str(at)) for at, name in enumerate(texts)]
+    link = pl.Series("link", links, dtype=pl.String)
+    both = pl.DataFrame([frame[x].alias("x"), frame[y].cast(pl.Float64).alias("y"), link, *beside])
+    both = both.drop_nulls(["x", "y"]).filter(pl.col("y").abs() < _LARGEST)
     along = both.schema["x"]
     if kind == "bars":
         return both.with_columns(pl.col("x").cast(pl.String)).head(_BARS)
     if _is_time(along):
-        times = pl.col("x").cast(pl.Datetime("us")).dt.replace_time_zone(None)
-        return both.with_columns(times).sort("x", maintain_order=True)
+        times = both["x"].cast(pl.Datetime("us")) if along == pl.Date else both["x"]
+        if times.dtype.time_zone:  # type: ignore[attr-defined]
+            times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return both.with_columns(times.dt.cast_time_unit("us")).sort("x", maintain_order=True)
     if along.is_numeric():
         numbers = both.with_columns(pl.col("x").cast(pl.Float64))
         within = numbers.filter(pl.col("x").abs() < _LARGEST)
@@ -93,9 +167,58 @@ def _pairs(frame: pl.DataFrame, x: str, y: str, kind: str) -> pl.DataFrame:
     return both.with_columns(pl.col("x").cast(pl.String)).head(_NAMES)
 
 
-def _drawn(pairs: pl.DataFrame, kind: str, titles: tuple[str, str]) -> Chart:
+def _dividing(pairs: pl.DataFrame, count: int) -> list[int]:
+    """The places of the texts that tell the lines of a chart apart, of `count` texts.
+
+    These are texts with a value at several x. A text that tells no more apart than the others do,
+    such as the step of a metric, is left out.
+    """
+    found = [
+        str(at)
+        for at in range(count)
+        if pairs[str(at)].n_unique() > 1
+        and pairs.group_by(str(at)).agg(pl.col("x").n_unique())["x"].max() != 1
+    ]
+    for one in list(found):
+        others = [other for other in found if other != one]
+        if others and pairs.n_unique(others) == pairs.n_unique(found):
+            found = others
+    return [int(one) for one in found]
+
+
+def _with_series(pairs: pl.DataFrame, places: Sequence[int]) -> tuple[pl.DataFrame, list[str]]:
+    """The rows of the first ten series of the result, by name, and a note on the others."""
+    texts = [pl.col(str(at)).fill_null("(none)").replace("", "(empty)") for at in places]
+    named = pairs.with_columns(series=pl.concat_str(texts, separator=", "))
+    every = named["series"].unique(maintain_order=True).to_list()
+    shown, others = every[: len(LOOKS)], every[len(LOOKS) :]
+    if not others:
+        return named, []
+    left_out = ", ".join(shorten(one, 40) for one in others[:_NAMED])
+    more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+    note = f"{len(shown)} of {len(every):,} series, left out: {left_out}{more}"
+    return named.filter(pl.col("series").is_in(shown)), [note]
+
+
+def _has_several(pairs: pl.DataFrame) -> bool:
+    """Whether a line would go up and down at one x. Equal names without series have places each."""
+    if "series" in pairs.columns:
+        return bool(pairs.select("x", "series").is_duplicated().any())
+    return pairs.schema["x"] != pl.String and bool(pairs["x"].is_duplicated().any())
+
+
+def _drawn(pairs: pl.DataFrame, kind: str, titles: tuple[str, str], of: str) -> Chart:
     values = [float(value) for value in pairs["y"]]
+    links = pairs["link"].to_list()
     if kind == "bars":
         bars = list(zip(pairs["x"].to_list(), values, strict=True))
-        return bar_chart(bars, label=titles[1], title=titles[0])
-    return xy_chart(pairs["x"].to_list(), values, titles=titles, joined=kind == "line")
+        return bar_chart(bars, label=titles[1], title=titles[0], leads_to=links)
+    series = Series(of, pairs["series"].to_list()) if "series" in pairs.columns else None
+    return xy_chart(
+        pairs["x"].to_list(),
+        values,
+        titles=titles,
+        joined=kind == "line",
+        series=series,
+        leads_to=links,
+    )

@@ -86,7 +86,7 @@ form.addEventListener("submit", (event) => {
 
 // ---- the address ------------------------------------------------------------------------------
 
-const SHOWN = ["sql", "kind", "x", "y"];
+const SHOWN = ["sql", "kind", "x", "y", "series"];
 
 function keepAddress(fields) {
   const address = `/sql?${new URLSearchParams(fields.filter(([name, value]) => SHOWN.includes(name) && value))}`;

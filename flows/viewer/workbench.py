@@ -14,6 +14,7 @@ import polars as pl
 from markupsafe import escape
 
 from claimflow.flows.errors import InputError
+from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.templates import address
 from claimflow.flows.store.query import Cancellation, query
 from claimflow.flows.store.store import Store
@@ -35,6 +36,9 @@ _MAX_ROWS: Final = 1_000
 _MAX_CELL: Final = 2_000
 _MAX_TABLE: Final = 4_000_000
 """Characters of a cell and of a table; more would be too much for a browser."""
+
+_COUNT_SECONDS: Final = 3.0
+"""Time to count the rows of a result of which the first are shown."""
 
 _MAX_BYTES: Final = 64 * 2**20
 """Memory of the rows that a query returns, before cells are cut."""
@@ -139,7 +143,20 @@ def _answer(store: Store, asked: _Asked, wanted: str, cancellation: Cancellation
         return _Result(status, errors=messages)
     if wanted in FILES:
         return _Result(HTTPStatus.OK, file=frame)
-    return _Result(HTTPStatus.OK, _result_table(frame, asked.chart))
+    cut = frame.height > _MAX_ROWS
+    every = _row_count(store, asked.sql, cancellation) if cut else frame.height
+    return _Result(HTTPStatus.OK, _result_table(frame, asked.chart, every))
+
+
+def _row_count(store: Store, sql: str, cancellation: Cancellation) -> int | None:
+    """How many rows a query has that was answered; None where counting them takes too long."""
+    # A comment may end the query.
+    counting = f"SELECT count(*) AS n FROM (\n{sql.strip().removesuffix(';')}\n)"
+    try:
+        counted = query(store, counting, seconds=_COUNT_SECONDS, cancellation=cancellation)
+    except InputError:
+        return None
+    return int(counted["n"][0])
 
 
 class DocumentedQuery(NamedTuple):
@@ -208,7 +225,7 @@ class _ResultTable(NamedTuple):
     numeric: list[bool]
     rows: list[list[_Cell]]
     note: str
-    chart: ResultChart | None
+    chart: ResultChart
 
 
 def _page(store: Store, token: str, asked: _Asked, result: _Result | None = None) -> Response:
@@ -235,20 +252,37 @@ def _region(asked: _Asked, result: _Result) -> dict[str, Any]:
     return {"errors": result.errors, "table": result.table, "kinds": KINDS, "asked": chart}
 
 
-def _result_table(frame: pl.DataFrame, choice: ChartChoice) -> _ResultTable:
-    """The first rows of a query result; NULL is a dash, long cells end in an ellipsis."""
+def _result_table(frame: pl.DataFrame, choice: ChartChoice, every: int | None) -> _ResultTable:
+    """The first rows of a query result, which has `every` row or, without it, more.
+
+    NULL is a dash, long cells end in an ellipsis.
+    """
     rows: list[list[_Cell]] = []
     characters = 0
-    for row in frame.head(_MAX_ROWS).iter_rows(named=True):
+    first = frame.head(_MAX_ROWS)
+    for row in first.iter_rows(named=True):
         cells = [_Cell(_cell_text(value), _cell_link(name, row)) for name, value in row.items()]
         characters += sum(len(cell.text) for cell in cells)
         if characters > _MAX_TABLE:
             break
         rows.append(cells)
-    note = "" if len(rows) == frame.height else f"The first {len(rows):,} rows; there are more."
+    note = "" if len(rows) == frame.height else f"{_first_of(len(rows), every).capitalize()}."
     numeric = [dtype.is_numeric() for dtype in frame.dtypes]
-    chart = result_chart(frame.head(_MAX_ROWS), choice)
+    charted = first.height
+    in_chart = (
+        format_count(charted, "row") if charted == frame.height else _first_of(charted, every)
+    )
+    links = [_row_link(row) for row in first.iter_rows(named=True)]
+    chart = result_chart(first, choice, links, rows=in_chart)
     return _ResultTable(frame.columns, numeric, rows, note, chart)
+
+
+def _first_of(shown: int, every: int | None) -> str:
+    return (
+        f"the first {shown:,} rows; there are more"
+        if every is None
+        else (f"the first {shown:,} of {every:,} rows")
+    )
 
 
 def _cell_text(value: object) -> str:
@@ -266,3 +300,8 @@ def _cell_link(name: str, row: Mapping[str, Any]) -> str | None:
     report = f"/run/{quote(run_id, safe='')}"
     sample_id = row["sample_id"] if name == "sample_id" else None
     return f"{report}{address({'sample': sample_id})}" if isinstance(sample_id, str) else report
+
+
+def _row_link(row: Mapping[str, Any]) -> str | None:
+    """Where the mark of a row leads to in a chart: its sample, else its run."""
+    return _cell_link("sample_id" if "sample_id" in row else "run_id", row)

@@ -21,14 +21,13 @@ from claimflow.flows.report.page_charts import small_trend, sparkline
 from claimflow.flows.report.plots import (
     GateLimit,
     TrendDetail,
-    bar_chart,
     comparison_chart,
     distribution_chart,
     reliability_chart,
     trend_chart,
-    xy_chart,
 )
 from claimflow.flows.report.run_document import PastMean, RunDocument
+from claimflow.flows.report.table_plots import LOOKS, Series, bar_chart, xy_chart
 from claimflow.flows.report.vega_lite import Chart
 from claimflow.flows.store.results import all_runs
 from claimflow.flows.store.store import Store
@@ -229,6 +228,70 @@ def test_points_are_joined_in_the_given_order(x: Any, first: str) -> None:
     assert [line.count("L") for line in lines(picture)] == [2]
     apart = xy_chart(x, [1.0, 3.0, 2.0], titles=("t", "n"), joined=False)
     assert lines(drawn(apart)) == []
+
+
+def test_each_series_has_a_line_a_colour_and_a_shape_and_a_legend_names_them() -> None:
+    names = ["a", HOSTILE, "a", HOSTILE, "constructor", "constructor"]
+    chart = xy_chart(
+        [1.0, 1.0, 2.0, 2.0, 1.0, 2.0],
+        [1.0, 3.0, 2.0, 4.0, 5.0, 6.0],
+        titles=("t", "n"),
+        joined=True,
+        series=Series("of", names),
+    )
+    picture = drawn(chart)
+    assert [line.count("L") for line in lines(picture)] == [1, 1, 1]
+    assert told(picture)[:2] == ["a, t 1: n 1", f"{HOSTILE}, t 1: n 3"]
+    marks = picture.findall(f".//{SPACE}path[@role='graphics-symbol']")
+    assert len({mark.get("fill") for mark in marks}) == 3
+    assert len({mark.get("d") for mark in marks}) == 3
+    legend = [word.strip("\u2060") for word in words(picture)]
+    assert [legend.count(word) for word in ("of", "a", HOSTILE, "constructor")] == [1] * 4
+    assert chart.about == "n by t; points: 6; of: 3"
+
+
+def test_series_over_names_share_the_places_of_equal_names() -> None:
+    series = Series("of", ["a", "a", "b", "b"])
+    chart = xy_chart(
+        ["x", "y"] * 2, [1.0, 2.0, 3.0, 4.0], titles=("t", "n"), joined=True, series=series
+    )
+    found = [x for x, _ in places(drawn(chart))]
+    assert found[:2] == found[2:]
+    apart = xy_chart(["x", "x"], [1.0, 2.0], titles=("t", "n"), joined=False)
+    assert len({x for x, _ in places(drawn(apart))}) == 2
+
+
+def test_the_looks_of_series_differ_and_stand_out_from_both_pages() -> None:
+    assert len({colour for colour, _ in LOOKS}) == len({shape for _, shape in LOOKS}) == 10
+    for colour, _ in LOOKS:
+        assert min(contrast(colour, page) for page in ("#ffffff", "#14181d")) >= 3
+
+
+def contrast(one: str, other: str) -> float:
+    """The ratio of contrast of WCAG."""
+
+    def luminance(colour: str) -> float:
+        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        linear = [one / 12.92 if one <= 0.04 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_every_label_of_a_time_has_the_date() -> None:
+    for minutes, expected in ((20, {"00:10", "2026-11-01"}), (2880, {"12:00", "2026-11-03"})):
+        x = [datetime(2026, 11, 1), datetime(2026, 11, 1) + timedelta(minutes=minutes)]
+        picture = drawn(xy_chart(x, [1.0, 2.0], titles=("t (UTC)", "n"), joined=True))
+        ticks = [
+            text for text in picture.iter(f"{SPACE}text") if "2026" in "".join(text.itertext())
+        ]
+        of_day = [text for text in picture.iter(f"{SPACE}text") if ":" in "".join(text.itertext())]
+        assert expected <= {line for text in ticks for line in text.itertext()}
+        # The time of day stands above the date, in one label.
+        assert of_day
+        assert all(text in ticks for text in of_day)
+        assert "t (UTC)" in words(picture)
 
 
 def past(*means: float) -> list[PastMean]:

@@ -132,7 +132,7 @@ def test_a_chart_is_chosen_and_stays_in_the_address(page: Page) -> None:
     page.get_by_label("Kind").select_option("points")
     page.get_by_role("button", name="Draw").click()
     expect(page.locator("#result [aria-roledescription=circle]")).to_have_count(2)
-    expect(page.get_by_text("n = 2")).to_be_visible()
+    expect(page.locator("figcaption", has_text="score by sample_id: 2 rows")).to_be_visible()
     assert parse_qs(urlsplit(page.url).query) == {"sql": [SCORES], "kind": ["points"]}
     page.reload()
     page.get_by_role("button", name="Run").click()

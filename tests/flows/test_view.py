@@ -144,12 +144,19 @@ def test_a_query_can_only_read_the_store(client: Client, query: str, words: str)
 def test_rows_cells_and_time_are_bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     status, page = client.sql("SELECT repeat('x', 5000) AS long FROM range(1001)")
     assert status == 200
-    assert "1,000 rows. The first 1,000 rows; there are more." in page
+    assert "1,000 rows. The first 1,000 of 1,001 rows." in page
     assert set(cells(page)) == {"x" * 1_999 + "…"}
     monkeypatch.setattr(workbench, "QUERY_SECONDS", 0.2)
     status, page = client.sql(SLOW)
     assert status == 400
     assert "took longer than 0.2 s" in page
+    # Rows that take too long to be counted are not.
+    monkeypatch.setattr(workbench, "_COUNT_SECONDS", 0.2)
+    monkeypatch.setattr(workbench, "QUERY_SECONDS", 30.0)
+    _, page = client.sql(
+        "SELECT 1 FROM range(100000000) AS a, range(100000) AS b WHERE a.range + b.range >= 0"
+    )
+    assert "1,000 rows. The first 1,000 rows; there are more." in page
 
 
 def test_pages_are_served_while_queries_run(client: Client) -> None:

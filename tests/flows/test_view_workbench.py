@@ -1,6 +1,7 @@
 """The SQL page of `claimflow view`: documented queries, tables, links, files and charts."""
 
 import io
+import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -157,6 +158,123 @@ def charted(client: Client, sql: str, **choice: str) -> str:
     return part
 
 
+def note(part: str) -> str:
+    """What stands below the chart on its rows."""
+    (found,) = re.findall(r"</bdi>: <bdi>(.*?)</bdi></figcaption>", part)
+    return unescape(found)
+
+
+def series(part: str) -> dict[str, list[tuple[float, float]]]:
+    """The places of the points of a chart by the names of their series."""
+    ((data,),) = [re.findall(r"data-chart='([^']*)'", part)]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in json.loads(unescape(data))["data"]["values"]:
+        found.setdefault(row.get("series", ""), []).append((row["x"], row["y"]))
+    return found
+
+
+METRICS = """
+SELECT DATE '2026-11-01' + i::INTEGER AS day, 'run ' || i AS run, 'step ' || m AS step,
+       'metric ' || m AS metric, i + 10 * m AS mean
+FROM range(3) AS t(i), range({metrics}) AS u(m) ORDER BY day, m
+"""
+
+
+def test_a_line_joins_the_rows_of_one_text_alone(client: Client) -> None:
+    part = charted(client, METRICS.format(metrics=2))
+    assert '"type":"line"' in part
+    assert note(part) == "6 rows"
+    found = series(part)
+    # A run has one day, and a step tells no more apart than its metric.
+    assert {name: [y for _, y in points] for name, points in found.items()} == {
+        "metric 0": [0, 1, 2],
+        "metric 1": [10, 11, 12],
+    }
+    assert "default: metric<" in part
+    assert '"title":"metric"' in part
+    chosen = charted(client, METRICS.format(metrics=2), series="step")
+    assert set(series(chosen)) == {"step 0", "step 1"}
+    assert '<option value="step" selected>' in chosen
+    apart = charted(client, METRICS.format(metrics=2), kind="points")
+    assert set(series(apart)) == {""}
+
+
+def test_two_texts_tell_lines_apart_together(client: Client) -> None:
+    rows = (
+        "(1, 'p', 'a', 1), (1, 'p', 'b', 2), (2, 'q', 'a', 3), (3, 'p', 'a', 4), (4, 'q', NULL, 5),"
+        "(5, '', NULL, 6)"
+    )
+    named = f"(VALUES {rows}) AS t(day, pipeline, metric, mean)"
+    sql = f"SELECT DATE '2026-11-01' + day AS day, pipeline, metric, mean FROM {named}"
+    assert set(series(charted(client, sql))) == {
+        *("p, a", "p, b", "q, a"),
+        *("q, (none)", "(empty), (none)"),
+    }
+
+
+def test_at_most_ten_series_are_drawn_and_the_others_are_named(client: Client) -> None:
+    part = charted(client, METRICS.format(metrics=12))
+    assert list(series(part)) == [f"metric {number}" for number in range(10)]
+    assert note(part) == "36 rows; 10 of 12 series, left out: metric 10, metric 11"
+    many = note(charted(client, METRICS.format(metrics=40)))
+    assert many.endswith("metric 28, metric 29 and 10 more")
+
+
+def test_a_line_that_would_be_wrong_is_points(client: Client) -> None:
+    sql = "SELECT DATE '2026-11-01' + (i % 2)::INTEGER AS day, i FROM range(4) AS t(i)"
+    part = charted(client, sql)
+    assert '"type":"line"' not in part
+    assert (
+        note(part)
+        == "4 rows; points, not a line: rows with the same x differ in no text of the result"
+    )
+    assert "default: points<" in part
+
+
+def test_a_result_without_a_chart_says_why(client: Client) -> None:
+    for sql, words in (
+        ("SELECT 1 AS one, 2 AS two", "the result has 1 row, and a chart needs two rows or more"),
+        ("SELECT 1 AS one WHERE false", "the result has 0 rows"),
+        ("SELECT 'a' AS a FROM range(2)", "a chart needs a column of numbers for y"),
+        (
+            "SELECT [i] AS list, i FROM range(2) AS t(i)",
+            "a column of times, texts or numbers for x",
+        ),
+    ):
+        part = charted(client, sql)
+        assert "<figure" not in part
+        (why,) = re.findall(r'<p class="faint">(No chart: [^<]+)</p>', part)
+        assert words in why
+
+
+def test_a_chart_of_a_cut_result_says_so(client: Client) -> None:
+    sql = "SELECT i, i * i AS square FROM range(100000) AS t(i) ORDER BY i"
+    for ending in (";", " -- all of them"):
+        part = charted(client, sql + ending)
+        assert note(part) == "the first 1,000 of 100,000 rows"
+        assert "1,000 rows. The first 1,000 of 100,000 rows." in part
+    bars = note(charted(client, sql, kind="bars"))
+    assert bars == "40 of the first 1,000 of 100,000 rows (at most 40 bars)"
+
+
+def test_times_of_another_zone_are_drawn_in_utc(client: Client) -> None:
+    at = "TIMESTAMPTZ '2026-11-01 05:30+05:30' + to_hours(i::INTEGER)"
+    part = charted(client, f"SELECT {at} AS at, i FROM range(2) AS t(i)")
+    assert "at (UTC) 2026-11-01: i 0" in part
+
+
+def test_the_marks_of_a_chart_lead_to_their_samples(client: Client) -> None:
+    sql = "SELECT run_id, sample_id, score, score AS again FROM latest.scores ORDER BY score DESC"
+    for kind, choice in (("bars", {"x": "sample_id"}), ("points", {"x": "again"})):
+        part = charted(client, sql, kind=kind, y="score", **choice)
+        (data,) = re.findall(r"data-chart='([^']*)'", part)
+        links = [row["link"] for row in json.loads(unescape(data))["data"]["values"]]
+        sample, hostile = sorted(links, key=len)
+        assert sample.endswith("#sample=x")
+        assert parse_qs(urlsplit(hostile).fragment)["sample"] == [HOSTILE]
+        assert client.ask(sample.partition("#")[0])[0] == 200
+
+
 TIMES = """
 SELECT TIMESTAMP '2026-11-01' + to_days(i::INTEGER) AS day, 2 * i AS twice, i, 'n' || i AS name
 FROM range(9) AS t(i)
@@ -165,15 +283,15 @@ FROM range(9) AS t(i)
 
 def test_times_make_a_line_by_default_and_the_reader_may_choose(client: Client) -> None:
     part = charted(client, TIMES)
-    assert "<p>twice by day; points: 9</p>" in part
+    assert "<p>twice by day (UTC); points: 9</p>" in part
     assert '"type":"line"' in part
-    assert "day 2026-11-02: twice 2" in part
-    assert ">n = 9<" in part.replace("twice</bdi> by <bdi>day</bdi>, ", ">")
+    assert "day (UTC) 2026-11-02: twice 2" in part
+    assert note(part) == "9 rows"
     assert '"type":"line"' not in charted(client, TIMES, kind="points")
     assert "<p>i; bars: 9</p>" in charted(client, TIMES, kind="bars", x="name", y="i")
     assert "<p>twice by i; points: 9</p>" in charted(client, TIMES, kind="line", x="i")
     # What the result lacks means the default.
-    assert "<p>twice by day; points: 9</p>" in charted(client, TIMES, x=HOSTILE, kind="pie")
+    assert "<p>twice by day (UTC); points: 9</p>" in charted(client, TIMES, x=HOSTILE, kind="pie")
 
 
 def test_the_choice_of_a_chart_is_in_the_address(client: Client) -> None:
@@ -192,13 +310,12 @@ def test_the_choice_of_a_chart_is_in_the_address(client: Client) -> None:
 def test_absurd_numbers_are_left_out_of_a_chart(client: Client) -> None:
     values = "('a', 1e308), ('b', -1e308), ('c', 'nan'), ('d', NULL), ('e', 2), ('f', 3)"
     part = charted(client, f"SELECT * FROM (VALUES {values}) AS t(name, number)")
-    assert "n = 2 of 6 rows" in part
+    assert note(part) == "2 of 6 rows (the others have no value or too large a number)"
     every = "SELECT DATE '0001-01-01' AS day, 1e-320 AS n UNION ALL SELECT '9999-12-31', 0"
     for kind in ("bars", "line", "points"):
-        assert "n = 2" in charted(client, every, kind=kind)
-        assert "n = 0 of 2" in charted(
-            client, "SELECT 'a' AS a, 'nan'::DOUBLE FROM range(2)", kind=kind
-        )
+        assert note(charted(client, every, kind=kind)) == "2 rows"
+        nothing = charted(client, "SELECT 'a' AS a, 'nan'::DOUBLE FROM range(2)", kind=kind)
+        assert note(nothing).startswith("0 of 2 rows (")
 
 
 def test_a_query_is_cancelled_and_frees_its_place(client: Client) -> None:
