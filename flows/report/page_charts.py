@@ -36,6 +36,13 @@ def small_trend(past: Sequence[PastMean], metric: str) -> Chart | None:
     return small_trend_chart(_by_start(past), label=metric, size=(150, 44))
 
 
+def multiple_trend(past: Sequence[PastMean], metric: str, leads_to: Mapping[str, str]) -> Chart:
+    """As `small_trend`, to stand beside others; `leads_to` has the addresses by ids of runs."""
+    runs = _by_start(past)
+    details = {name: TrendDetail(leads_to[one.run_id], "", ()) for name, one in runs.items()}
+    return small_trend_chart(runs, label=metric, size=(280, 90), details=details)
+
+
 def long_trend(past: Sequence[PastMean], metric: str, details: Mapping[str, TrendDetail]) -> Chart:
     """The means of a metric, as wide as a page; `details` are by the ids of runs."""
     named = {name: details[one.run_id] for name, one in _by_start(past).items()}

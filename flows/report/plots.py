@@ -208,7 +208,12 @@ def trend_chart(
 
 
 def small_trend_chart(
-    means: Mapping[str, PastMean], *, label: str, size: tuple[int, int], axes: bool = True
+    means: Mapping[str, PastMean],
+    *,
+    label: str,
+    size: tuple[int, int],
+    axes: bool = True,
+    details: Mapping[str, TrendDetail] | None = None,
 ) -> Chart:
     """As `trend_chart`, with times at both ends alone, and from 0 to 1 if all of it is there.
 
@@ -226,7 +231,7 @@ def small_trend_chart(
         domain = y["scale"].get("domain", [min(known), max(known)])
         y["scale"] = {"domain": domain}
         x["axis"] = y["axis"] = None
-    return _trend(means, label, size, x, y, {}, ())
+    return _trend(means, label, size, x, y, details or {}, ())
 
 
 def within_unit(values: Iterable[float]) -> bool:

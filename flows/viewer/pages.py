@@ -18,6 +18,13 @@ from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.results import chosen_run
 from claimflow.flows.store.runs import account, add_tag, remove_tag, tags
 from claimflow.flows.store.store import Store
+from claimflow.flows.viewer.history import (
+    claim_history,
+    pipeline_means,
+    small_trends,
+    trend,
+    trend_plot,
+)
 from claimflow.flows.viewer.labelling import (
     LABEL_PATHS,
     check_name,
@@ -25,14 +32,12 @@ from claimflow.flows.viewer.labelling import (
     live_store,
 )
 from claimflow.flows.viewer.overview import (
+    SMALL_TREND,
     SORTS,
     RunFilter,
-    claim_history,
     filter_choices,
     pipelines,
     runs_table,
-    trend,
-    trend_plot,
 )
 from claimflow.flows.viewer.responses import (
     FILES,
@@ -150,6 +155,8 @@ def _trend_link(pipeline: str, scores: str, metric: str) -> str:
 def _trend_page(store: Store, query: Mapping[str, str]) -> Response:
     pipeline, scores, metric = (query.get(name, "") for name in ("pipeline", "scores", "metric"))
     wanted = query.get("as", "")
+    if not (scores or metric):
+        return _trends_page(store, pipeline, wanted)
     rows = trend(store, pipeline, scores, metric, every=wanted in FILES)
     if not rows:
         message = f"no whole run of {pipeline!r} has a mean of {metric!r}"
@@ -164,6 +171,26 @@ def _trend_page(store: Store, query: Mapping[str, str]) -> Response:
         plot=trend_plot(rows, metric),
         rows=rows,
         here=_here("/trend", query),
+        every=f"/trend?{urlencode({'pipeline': pipeline})}",
+    )
+
+
+def _trends_page(store: Store, pipeline: str, wanted: str) -> Response:
+    """Every metric of a pipeline over the runs."""
+    if wanted in FILES:
+        return file_response(pipeline_means(store, pipeline), wanted, "trends")
+    found = small_trends(store, pipeline)
+    if not found:
+        message = f"no whole run of {pipeline!r} has a mean"
+        return error_response(HTTPStatus.NOT_FOUND, message)
+    here = f"/trend?{urlencode({'pipeline': pipeline})}"
+    return charted_page(
+        "trends",
+        pipeline=pipeline,
+        metrics=found,
+        runs=SMALL_TREND,
+        here=here,
+        trend_link=_trend_link,
     )
 
 

@@ -111,7 +111,10 @@ def page(name: _Page, **values: Any) -> str:
 
 
 def charted_page(
-    name: Literal["runs", "trend", "sql"], *scripts: str, charts: bool = True, **values: Any
+    name: Literal["runs", "trend", "trends", "sql"],
+    *scripts: str,
+    charts: bool = True,
+    **values: Any,
 ) -> Response:
     """A page of the server with charts, and the `scripts`, files of this package.
 

@@ -17,6 +17,7 @@ SHEET = "run=latest&of=verdicts&step=in_reference&who=ann"
 PAGES = {
     "runs": "/",
     "trend": "/trend?pipeline=%3Cb%3Ep%3C%2Fb%3E&scores=precision&metric=precision",
+    "trends": "/trend?pipeline=%3Cb%3Ep%3C%2Fb%3E",
     "claim": "/claim?run=latest&sample=tower&claim=The+tower+stands+in+Paris.",
     "report": "/run/latest",
     "comparison": "/run/latest?against=previous#sample=tower&claim=1",

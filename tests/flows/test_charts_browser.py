@@ -75,6 +75,30 @@ def test_a_point_of_a_trend_leads_to_its_run(
     expect(page).to_have_url(f"{here}/run/{nights[1][0]}")
 
 
+def test_small_plots_stand_beside_each_other_where_there_is_room(
+    browser: Browser, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    counts = {"n": 1, "n_scored": 1, "n_undefined": 0, "n_failed": 0, "mean": 0.5}
+    spread = dict.fromkeys(("low", "high", "micro_mean", "minimum", "median", "maximum"))
+    names = [HOSTILE, "constructor", *(f"metric_{number}" for number in range(5))]
+    summaries = [{"scores": name, "metric": name} | counts | spread for name in names]
+    rows = {"samples": samples(["x"]), "summary": Table("summaries", summaries)}
+    put_run(store, rows, pipeline="nightly")
+    with serving(store) as view, watched_page(browser) as page:
+        page.goto(view.url)
+        page.goto(f"http://127.0.0.1:{view.server_port}/trend?pipeline=nightly")
+        for width, beside in ((1440, 3), (1024, 2), (390, 1)):
+            page.set_viewport_size({"width": width, "height": 3000})
+            expect(page.locator(".multiples svg")).to_have_count(len(names))
+            boxes = [one.bounding_box() for one in page.locator(".multiples li").all()]
+            assert len({box["x"] for box in boxes if box}) == beside
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.get_by_role("link", name="constructor", exact=True).press("Enter")
+        expect(page.locator(".chart svg")).to_have_count(1)
+        assert page.evaluate("window.hacked ?? null") is None
+
+
 def test_a_chart_is_named_and_its_marks_say_what_they_are(page: Page) -> None:
     chart = page.locator(".chart [role=graphics-document]")
     expect(chart).to_have_count(1)

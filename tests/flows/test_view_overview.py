@@ -17,15 +17,13 @@ from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
 from claimflow.flows.store.runs import add_tag
 from claimflow.flows.store.store import Store
+from claimflow.flows.viewer.history import claim_history, small_trends, trend, trend_plot
 from claimflow.flows.viewer.overview import (
     SHOWN,
     RunFilter,
-    claim_history,
     filter_choices,
     pipelines,
     runs_table,
-    trend,
-    trend_plot,
 )
 from claimflow.stages.rows import Score, content_key
 from claimflow.stages.tables import build
@@ -152,6 +150,35 @@ def test_a_metric_over_the_runs_says_what_changed(nights: tuple[Store, list[str]
     assert rows[1].changed == ["samples: other ids or texts"]
     assert rows[2].changed == []
     assert trend(store, "nightly", "faithfulness", "no such metric") == []
+
+
+def test_every_metric_is_shown_over_the_runs_and_leads_to_its_own_page(
+    client: Client, nights: tuple[Store, list[str]]
+) -> None:
+    store, made = nights
+    (one,) = pipelines(store, RunFilter(pipeline="nightly"))
+    found = small_trends(store, "nightly")
+    # In the order of the list of runs, which has the headlines first.
+    assert [row.name for row in found] == [row.name for row in one.headlines]
+    assert {row.name: row.lower for row in found} == {"faithfulness": False, "hallucination": True}
+    for row in found:
+        points = row.plot.spec["data"]["values"]
+        assert [point["link"] for point in points] == [f"/run/{run}" for run in made]
+    _, runs_page, _ = client.ask("/?pipeline=nightly")
+    (link,) = re.findall(r'href="([^"]+)">All metrics over the runs<', runs_page)
+    _, page, _ = client.ask(unescape(link))
+    links = [unescape(one) for one in re.findall(r'<h2><a href="(/trend[^"]+)">', page)]
+    assert len(links) == 2
+    for one_metric in links:
+        status, alone, _ = client.ask(one_metric)
+        assert status == 200
+        assert alone.count('class="chart"') == 1
+        assert f'href="{link}">All metrics of this pipeline<' in alone
+    (file,) = re.findall(r'href="(/trend[^"]*as=csv)"', page)
+    rows = list(csv.DictReader(io.StringIO(client.ask(unescape(file))[1])))
+    assert [(row["run_id"], row["metric"]) for row in rows] == [
+        (run, metric) for run in made for metric in ("faithfulness", "hallucination")
+    ]
 
 
 def test_runs_are_filtered_by_status_and_tag(
