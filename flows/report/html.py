@@ -14,10 +14,13 @@ from claimflow.flows.files import refuse_special
 from claimflow.flows.quality.claim_audit import ClaimAudit
 from claimflow.flows.quality.claim_changes import step_provenance
 from claimflow.flows.quality.comparison import Comparison, compare
+from claimflow.flows.quality.metric_differences import MetricDifference
 from claimflow.flows.report import comparison_text, run_text
+from claimflow.flows.report.answers import changed_answers
 from claimflow.flows.report.formatting import escape_controls, format_count
 from claimflow.flows.report.page_charts import (
     differences_chart,
+    paired_charts,
     reliability_charts,
     slice_reliability_charts,
     small_distribution,
@@ -129,7 +132,7 @@ def html_report(
         "payload": payload,
         "verdict_steps": _verdict_steps(run),
         "shown": _sample_note(payload, run.samples, compared=comparison is not None, viewer=viewer),
-        "comparison": _comparison(comparison) if comparison else None,
+        "comparison": _comparison(run.store, comparison, first) if comparison else None,
         # Its script fills in the scores of the samples that match.
         "spread": distribution_chart([], width=400, height=90),
     }
@@ -284,8 +287,10 @@ def _audit(audit: ClaimAudit) -> dict[str, Any]:
     }
 
 
-def _comparison(comparison: Comparison) -> dict[str, Any]:
+def _comparison(store: Store, comparison: Comparison, ranked: Sequence[str]) -> dict[str, Any]:
+    """What changed; `ranked` are the samples of run b that changed, in the order of the list."""
     rows = comparison_text.metric_rows(comparison)
+    links = {one.metric: _difference_state(one) for one in comparison.metrics}
     return {
         "a": comparison.a,
         "a_facts": comparison_text.run_facts_text(comparison.a),
@@ -295,13 +300,23 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "only": list(comparison_text.one_sided_lines(comparison)),
         "columns": comparison_text.METRIC_COLUMNS,
         "metrics": [
-            (one.metric, one.lower_is_better, one.finding, row)
+            (links[one.metric], one.finding, row)
             for one, row in zip(comparison.metrics, rows, strict=True)
         ],
         "note": comparison_text.METRIC_NOTE,
         "causes": comparison_text.cause_rows(comparison),
-        "plot": differences_chart(comparison),
+        "plot": differences_chart(comparison, lambda one: address(links[one.metric])),
+        "paired": paired_charts(
+            comparison, lambda metric, sample: address(links[metric] | {"sample": sample})
+        ),
+        "answers": changed_answers(store, comparison, ranked),
     }
+
+
+def _difference_state(metric: MetricDifference) -> dict[str, str]:
+    """The state of the list that shows the samples of a metric, those that became worst first."""
+    sort = "-difference" if metric.lower_is_better else "difference"
+    return {"metric": metric.metric, "sort": sort}
 
 
 # The samples, as the script of the page reads them.

@@ -1,15 +1,20 @@
 """Charts as pages show them, beside a heading that says what they are about."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import polars as pl
 
 from claimflow.flows.quality.calibration import CorrectedStep
 from claimflow.flows.quality.comparison import Comparison
+from claimflow.flows.quality.metric_differences import MetricDifference
 from claimflow.flows.report.formatting import format_interval
 from claimflow.flows.report.plots import (
+    PairedScore,
     TrendDetail,
     comparison_chart,
     distribution_chart,
+    paired_chart,
     reliability_chart,
     small_trend_chart,
     trend_chart,
@@ -96,7 +101,34 @@ def slice_reliability_charts(
     ]
 
 
-def differences_chart(found: Comparison) -> Chart | None:
-    """The differences of the means; None where no metric is scored in both runs."""
+def differences_chart(
+    found: Comparison, leads_to: Callable[[MetricDifference], str]
+) -> Chart | None:
+    """The differences of the means, with links; None where no metric is scored in both runs."""
     both = [one for one in found.metrics if one.difference is not None]
-    return comparison_chart(both, label="B - A") if both else None
+    return comparison_chart(both, label="B - A", leads_to=leads_to) if both else None
+
+
+_PAIRED: Final = 100
+"""Samples in the chart of a metric of two runs: those that moved most."""
+
+
+def paired_charts(found: Comparison, leads_to: Callable[[str, str], str]) -> list[Chart]:
+    """A chart of the samples whose score moved, for each metric of which some did.
+
+    `leads_to` returns the address for a metric and a sample.
+    """
+    moved = found.scores.filter(pl.col("difference").is_not_null())
+    return [
+        paired_chart(
+            [
+                PairedScore(sample, a, b, leads_to(one.metric, sample))
+                for sample, a, b in rows.head(_PAIRED)
+                .select("sample_id", "score_a", "score_b")
+                .iter_rows()
+            ],
+            label=one.metric,
+        )
+        for one in found.metrics
+        if not (rows := moved.filter(pl.col("name") == one.metric)).is_empty()
+    ]

@@ -34,27 +34,35 @@ def _with_interval(value: float, low: float | None, high: float | None) -> str:
 
 
 def comparison_chart(
-    metrics: Sequence[MetricDifference], *, label: str = "difference of the means"
+    metrics: Sequence[MetricDifference],
+    *,
+    label: str = "difference of the means",
+    leads_to: Callable[[MetricDifference], str] | None = None,
 ) -> Chart:
     """Each metric's difference, b - a, and its interval against a line at 0, in the given order.
 
     `label` is the title of the axis; each metric is 24 pixels high. A metric that is not scored in
-    both runs has an empty row.
+    both runs has an empty row. With `leads_to` a point is a link to the address that this returns.
     """
     known = [(one.metric, one.difference) for one in metrics if one.difference]
-    rows = [
+    addresses = {one.metric: leads_to(one) for one in metrics} if leads_to else {}
+    rows: list[Part] = [
         {
             "metric": metric,
             "mean": found.mean,
             "low": found.low,
             "high": found.high,
             "told": f"{metric}: {_with_interval(found.mean, found.low, found.high)}",
+            **({"link": addresses[metric]} if addresses else {}),
         }
         for metric, found in known
     ]
     ends = [end for _, found in known for end in (found.mean, found.low, found.high)]
     x = numbers("mean", label, [0.0, *ends])
     ends_of = {"x": x | {"field": "low"}, "x2": {"field": "high"}}
+    points = [marks("circle", where="!datum.link", told=True, size=60)]
+    if addresses:
+        points += [marks("circle", where="datum.link", size=60), links("circle", size=400)]
     return Chart(
         "differences",
         f"{label} of two runs, with 95 % intervals; metrics: {len(metrics):,}",
@@ -62,10 +70,53 @@ def comparison_chart(
         [
             dashed({"y": None}, [{"mean": 0}]),
             intervals(ends_of, thickness=3),
-            marks("circle", told=True, size=60),
+            *points,
         ],
         data={"values": rows},
         encoding={"x": x, "y": names("metric", None, [one.metric for one in metrics])},
+    )
+
+
+class PairedScore(NamedTuple):
+    """A score of a sample in two runs, and the address that its point leads to."""
+
+    sample: str
+    a: float
+    b: float
+    link: str
+
+
+def paired_chart(scores: Sequence[PairedScore], *, label: str) -> Chart:
+    """The score of each sample in run b over that in run a, against the line of equal scores.
+
+    A point above the line has moved up. `label` is the name of the metric, each point is a link.
+    """
+    rows = [
+        {
+            "a": one.a,
+            "b": one.b,
+            "link": one.link,
+            "told": f"{one.sample}: A {told_number(one.a)}, B {told_number(one.b)}",
+        }
+        for one in scores
+    ]
+    ends = [value for one in scores for value in (one.a, one.b)]
+    low, high = min(0.0, *ends), max(1.0, *ends)
+    up = {"field": "up"}
+    return Chart(
+        "points",
+        f"{label} in B over {label} in A, by sample; points: {len(rows):,}",
+        (220, 220),
+        [
+            dashed({"x2": up, "y2": up}, [{"a": low, "b": low, "up": high}]),
+            marks("circle", size=40),
+            links("circle", size=150),
+        ],
+        data={"values": rows},
+        encoding={
+            "x": numbers("a", f"{label}, A", [low, high], tickCount=5),
+            "y": numbers("b", f"{label}, B", [low, high], tickCount=5),
+        },
     )
 
 

@@ -14,10 +14,13 @@ SIGNS: Final[Mapping[Level, str]] = {
 }
 
 NOTE: Final = (
-    "Mean and scored samples by value and metric, the worst value first. Beside a mean: ▲ better "
-    "than over all samples, ▼ worse, = nearly equal; ▲▲ and ▼▼: by a tenth of the scale or more."
+    "A line is one value of the field. Each cell has the mean of a metric over the samples with "
+    "this value, its distance from the mean over all samples as a sign, and how many of them were "
+    "scored. ▲ better than over all samples, ▼ worse, = nearly equal; ▲▲ and ▼▼: by a tenth of the "
+    "scale or more. The lines are sorted by the mean of these distances over all metrics of the "
+    "line, the worst value first; the title of a column sorts by that metric alone."
 )
-"""What the signs in the tables mean."""
+"""How a line of the tables is to be read, and how the lines are sorted."""
 
 _SAME: Final = 0.02
 _FAR: Final = 0.1

@@ -90,6 +90,12 @@ def test_the_worst_value_comes_first(page: Page) -> None:
     assert lines(page) == ["all ", "</sc", "Oslo", "Rome", "Bonn"]
 
 
+def test_the_line_above_says_how_a_line_is_read_and_how_lines_are_sorted(page: Page) -> None:
+    note = page.locator("section[aria-labelledby=slices] > p").inner_text()
+    assert "A line is one value of the field." in note
+    assert "sorted by the mean of these distances over all metrics" in note
+
+
 def test_a_mean_has_a_sign_beside_its_colour(page: Page) -> None:
     shown = {
         (value, number): (cell(page, value, number).get_attribute("class") or "").split()[1:]
