@@ -277,7 +277,7 @@ def test_a_chart_is_drawn_again_where_its_place_changes(browser: Browser, long: 
         expect(page.locator(f".chart svg[width='{drawn}']")).to_have_count(1)
 
 
-def test_metrics_are_cards_on_a_narrow_screen(browser: Browser, long: ViewServer) -> None:
+def test_metrics_and_runs_are_cards_on_a_narrow_screen(browser: Browser, long: ViewServer) -> None:
     places = """() => [...document.querySelectorAll("table.cards tbody tr")].map((row) => {
       const inside = [...row.querySelectorAll("th, td, svg")].map((one) => one.getBoundingClientRect());
       const { height } = row.getBoundingClientRect();
@@ -299,6 +299,10 @@ def test_metrics_are_cards_on_a_narrow_screen(browser: Browser, long: ViewServer
         found = [title.strip() for title in page.evaluate(titles)]
         assert found[:2] == ["mean", "95 % interval"]
         assert "" not in found
+        page.goto(f"http://127.0.0.1:{long.server_port}{TREND}")
+        rows = page.evaluate(places)
+        assert len(rows) == 40
+        assert max(right for _, right in rows) <= 366
         page.set_viewport_size({"width": 1024, "height": 900})
         expect(page.locator(".cards thead")).to_be_visible()
 
