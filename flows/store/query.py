@@ -1,23 +1,14 @@
 """Queries of users: one SELECT on a store, in a process of its own with limits.
 
-DuckDB cannot interrupt every function, nor does it count all memory that a query takes. So the
-query runs in a process that the operating system limits, and that may die without harm. It opens
-the store read-only and then gives up all access to files.
+The process opens the store read-only and then gives up all access to files.
 """
 
 import io
-import multiprocessing
 import os
 import re
-import resource
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +17,13 @@ import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, StoreError
 from claimflow.flows.store.arrow import Arrow, read_table
+from claimflow.flows.store.limited_process import (
+    LimitedProcess,
+    end_with_parent,
+    limit_process,
+    limit_time,
+    served,
+)
 from claimflow.flows.store.schema import SCHEMA_VERSION, migrate_hint, schema_version
 from claimflow.flows.store.store import Store
 
@@ -44,17 +42,12 @@ _LIMITS: Final = (
 )
 
 _PROCESS_BYTES: Final = 3 * 2**30
-_BYTES_PER_CORE: Final = 2**24
-"""Limits of the memory of the process: DuckDB's 2 GB, the result, and stacks of threads."""
+"""The memory of the process: DuckDB's 2 GB and the result."""
 
 _RESULT_BYTES: Final = 2**29
 
 _LONGEST: Final = 10.0**8
 """Seconds: the operating system refuses alarms in a more distant future."""
-
-_ANSWER: Final = (
-    "import sys; sys.path[:] = {path!r}; from claimflow.flows.store.query import answer; answer()"
-)
 
 _UNREADABLE: Final = re.compile(
     r"\b(?:INTERVAL|UNION|BIGNUM|VARIANT|BIT|TIME WITH TIME ZONE)\b|BLOB."
@@ -75,7 +68,7 @@ class Cancellation:
     def __init__(self) -> None:
         self.asked = False
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: LimitedProcess | None = None
 
     def cancel(self) -> None:
         """End the process of the query; a query that has ended is left as it is."""
@@ -84,7 +77,7 @@ class Cancellation:
             if self._process is not None:
                 self._process.kill()
 
-    def of(self, process: "subprocess.Popen[bytes]") -> None:
+    def of(self, process: LimitedProcess) -> None:
         """Remember the process of the query, or end it where `cancel` came first."""
         with self._lock:
             self._process = process
@@ -120,55 +113,35 @@ def query(
     Raises `StoreBusyError` where another process writes to the file for longer than `store.wait`.
     """
     began = time.monotonic()
-    ours, theirs = multiprocessing.Pipe()
-    with ours:
-        with theirs:
-            process = subprocess.Popen(  # noqa: S603, it is this very Python
-                [sys.executable, "-c", _ANSWER.format(path=sys.path)],
-                stdin=theirs.fileno(),
-                # Libraries write there, for example when they find no memory and end the process.
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=os.environ | {"POLARS_MAX_THREADS": "1"},
-                # Ctrl-C is for this process, which then ends that one.
-                process_group=0,
-            )
+    with LimitedProcess(__name__, "answer") as process:
         try:
             if cancellation is not None:
                 cancellation.of(process)
-            ours.send((store.path, store.read_path, store.wait))
-            ours.send((sql, parameters, run, min(seconds, _LONGEST), rows, result_bytes))
-            # Ctrl-C ends a poll but not a read: Polars has the system calls of a process restarted.
-            ours.poll(None)
-            refusal: Exception | None = ours.recv()
-            if refusal:
-                raise refusal
-            return pl.read_ipc_stream(ours.recv_bytes())
+            process.send((store.path, store.read_path, store.wait))
+            process.send((sql, parameters, run, min(seconds, _LONGEST), rows, result_bytes))
+            process.receive()
+            return pl.read_ipc_stream(process.receive_bytes())
         except (EOFError, OSError) as error:
             if cancellation is not None and cancellation.asked:
                 what = f"cancelled after {time.monotonic() - began:.1f} s"
                 raise InputError([Fault("sql", what, "run it again, or narrow it")]) from error
-            raise InputError([_why_it_ended(process.wait(), seconds)]) from error
-        finally:
-            process.kill()
-            process.wait()
+            raise InputError([_why_it_ended(process.how_it_ended(), seconds)]) from error
 
 
-def _why_it_ended(code: int, seconds: float) -> Fault:
-    if code == -signal.SIGALRM:
+def _why_it_ended(how: str | None, seconds: float) -> Fault:
+    if how is None:
         what = f"took longer than {seconds:g} s"
         return Fault("sql", what, "narrow it, or use `claimflow sql --timeout`")
-    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
     return Fault("sql", f"was ended {how}", "it may need too much memory: narrow it")
 
 
 def answer() -> None:
     """Answer one query of `query`; its process does this and then ends."""
-    connection = Connection(sys.stdin.fileno())
+    connection = served()
     path, copy, wait = connection.recv()
     try:
         arguments = connection.recv()
-        threading.Thread(target=_end_with_parent, args=[connection], daemon=True).start()
+        end_with_parent(connection)
         table = _select(Store(path, wait=wait, copy=copy), *arguments)
         content = io.BytesIO()
         table.write_ipc_stream(content)
@@ -182,12 +155,6 @@ def answer() -> None:
         connection.send(InputError([Fault("sql", what, "write the query another way")]))
     # At once, since nothing needs to be closed in order.
     os._exit(0)
-
-
-def _end_with_parent(connection: Connection) -> None:
-    """End this process when the one that started it is gone."""
-    connection.poll(None)
-    os._exit(1)
 
 
 def _select(
@@ -205,7 +172,8 @@ def _select(
             _show_only(connection, run)
         for limit in _LIMITS:
             connection.execute(limit)
-        _limit_process(seconds)
+        limit_process(_PROCESS_BYTES)
+        limit_time(seconds)
         try:
             statement = only_select(connection, sql)
             result = _readable(connection.sql(statement, params=parameters))
@@ -218,7 +186,7 @@ def _select(
         raise InputError([Fault("sql", what, "select fewer rows or columns")])
     _check_dates(table)
     # The time is for the query, not for sending its result.
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    limit_time(0)
     return table
 
 
@@ -267,23 +235,6 @@ def _check_dates(table: pl.DataFrame) -> None:
         except (pl.exceptions.PanicException, OverflowError, ValueError) as error:
             what = f"the column {column.name!r} has dates outside the years 1 to 9999"
             raise InputError([Fault("sql", what, "cast it to VARCHAR")]) from error
-
-
-def _limit_process(seconds: float) -> None:
-    """Have the operating system end this process after `seconds`, and limit its memory."""
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    data = _PROCESS_BYTES + _BYTES_PER_CORE * (os.cpu_count() or 1)
-    data = data if hard == resource.RLIM_INFINITY else min(data, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (data, hard))
-    # A file with gigabytes of memory would be of no use.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):
-        # Where the machine has no memory left, Linux ends this process before any other.
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    # A process inherits what is ignored or blocked.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -156,3 +156,13 @@ def forking(
         yield forks
     finally:
         forks.close()
+
+
+def children(parent: int) -> set[int]:
+    """The processes that the threads of a process started."""
+    found: set[int] = set()
+    for thread in Path(f"/proc/{parent}/task").iterdir():
+        # A thread may have ended meanwhile.
+        with suppress(OSError):
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found

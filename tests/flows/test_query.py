@@ -4,7 +4,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ from claimflow.flows.errors import InputError, StoreBusyError
 from claimflow.flows.store.query import only_select, query, tables
 from claimflow.flows.store.read_copy import readable_store, write_read_copy
 from claimflow.flows.store.store import Store
+from tests.flows.forks import children
 from tests.flows.locked_store import LockedStore
 
 NO_SELECT: Final = """
@@ -318,16 +318,6 @@ def test_text_that_is_not_unicode_is_an_input_error(store: Store) -> None:
 def test_a_locked_store_is_busy(store: Store) -> None:
     with LockedStore(store.path), pytest.raises(StoreBusyError, match="held the store for 0 s"):
         query(Store(store.path, wait=0.1), "SELECT 1", seconds=60)
-
-
-def children(parent: int) -> set[int]:
-    """The processes that the threads of a process started."""
-    found: set[int] = set()
-    for thread in Path(f"/proc/{parent}/task").iterdir():
-        # A thread may have ended meanwhile.
-        with suppress(OSError):
-            found.update(map(int, (thread / "children").read_text().split()))
-    return found
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
