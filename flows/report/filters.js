@@ -42,12 +42,14 @@ function controls(rows, against, sliced) {
     node("button", { type: "reset" }, "Clear")].filter(Boolean);
 }
 
-// A predicate for each control that is set.
-function tests(value, scoreOf, found) {
+// A predicate for each control that is set. `value` gives that of a control, `found` the samples that the
+// server found for the text.
+function tests(value, found) {
+  const score = (row) => scoreOf(row, value("metric"));
   const wants = {
     text: (row, wanted) => (row.text === null ? found.ids.has(row.id) : row.text.includes(wanted.toLowerCase())),
-    from: (row, wanted) => scoreOf(row) !== null && scoreOf(row) >= Number(wanted),
-    to: (row, wanted) => scoreOf(row) !== null && scoreOf(row) <= Number(wanted),
+    from: (row, wanted) => score(row) !== null && score(row) >= Number(wanted),
+    to: (row, wanted) => score(row) !== null && score(row) <= Number(wanted),
     verdict: (row, wanted) => row.counts[wanted] > 0,
     failure: (row, wanted) => row.failures.has(wanted),
     cause: (row, wanted) => row.causes.has(wanted),

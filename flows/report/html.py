@@ -37,6 +37,7 @@ from claimflow.flows.report.run_document import (
 from claimflow.flows.report.run_text import GATE_COLUMNS, JudgeLine, gate_cells
 from claimflow.flows.report.samples import (
     changed_samples,
+    listed_answers,
     listed_samples,
     matching_sample,
     ranked_samples,
@@ -59,7 +60,10 @@ MAX_LISTED: Final = 20_000
 _MAX_LIST: Final = 16_000_000
 """Characters for that list."""
 
-_SCRIPTS: Final = ("texts", "csv", "markdown", "differences", "tables", "sample", "filters", "list")
+_SCRIPTS: Final = (
+    "texts", "csv", "markdown", "differences", "tables", "sample", "rows", "columns", "filters",
+    "list", "address", "explorer",
+)  # fmt: skip
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 """Makes zlib write the header of gzip, which browsers can decompress without a library."""
@@ -131,6 +135,7 @@ def html_report(
         "calls": run.call_lines,
         "payload": payload,
         "verdict_steps": _verdict_steps(run),
+        "every": payload.held == run.samples,
         "shown": _sample_note(payload, run.samples, compared=comparison is not None, viewer=viewer),
         "comparison": _comparison(run.store, comparison, first) if comparison else None,
         # Its script fills in the scores of the samples that match.
@@ -147,6 +152,7 @@ def html_report(
         style="style.css",
         scripts=scripts,
         charts=scored or any(drawn),
+        tables=True,
     )
 
 
@@ -375,10 +381,19 @@ def _listed(
     ranked: Sequence[tuple[str, float | None]],
     comparison: Comparison | None,
 ) -> Iterator[dict[str, Any]]:
-    """The rows of the list, each of a changed sample with what changed."""
+    """The rows of the list, each of a changed sample with what changed.
+
+    `earlier` is the beginning of its response in the first run, where that is another one.
+    """
     changes = _changes(comparison) if comparison else {}
+    answered = [name for name, changed in changes.items() if "response" in changed["fields"]]
+    earlier = (
+        listed_answers(run.store, comparison.a.run_id, answered) if comparison and answered else {}
+    )
     for row in listed_samples(run.store, run.run_id, ranked):
         changed = changes.get(row["id"])
+        if row["id"] in earlier:
+            row["earlier"] = earlier[row["id"]]
         if changed is not None:
             row["changes"] = {
                 "state": changed["state"],

@@ -1,44 +1,54 @@
 // ---- tables that are sorted, and taken along ---------------------------------------------------
 
-// The header of a column that sorts by a click. `order` is a value of aria-sort.
-function sortHeader(name, { order, number, click, aloud = name }) {
-  const arrow = { descending: " ▼", ascending: " ▲", none: "" }[order];
-  return node("th", { scope: "col", "aria-sort": order, class: number ? "number" : null },
-    node("button", { type: "button", "aria-label": `sort by ${aloud}`, title: aloud, click }, name + arrow));
+// A table of TanStack Table: columns that are shown, order and filter are its state, its row model the rows
+// that follow from them. A column has a `name`, and `get` gives the value of a row; rows without a value
+// (null) come last, equal ones in the order of `rows`. With `down` the first click sorts the largest first.
+function tableOf(rows, columns) {
+  const { compare } = new Intl.Collator();
+  const order = (row, other, name) => {
+    const [a, b] = [row.getValue(name), other.getValue(name)];
+    return typeof a === "string" ? compare(a, b) : a - b;
+  };
+  return libraries.constructTable({
+    features: libraries.features, data: rows, enableSortingRemoval: false,
+    columns: columns.map((column) => ({ id: column.name, accessorFn: (row) => column.get(row) ?? undefined,
+      sortFn: order, sortUndefined: "last", sortDescFirst: Boolean(column.down), meta: column })),
+    // The filter is a list of predicates of a whole row: it is enough to ask one column.
+    globalFilterFn: (row, name, wanted) => wanted.every((fits) => fits(row.original)),
+    getColumnCanGlobalFilter: ({ id }) => id === columns[0].name,
+  });
 }
 
-// Rows sorted by the values of `get`; rows without a value come last, equal ones by `rank`.
-function sorted(rows, get, down) {
-  const order = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
-  return [...rows].sort((one, other) => {
-    const [a, b] = [get(one), get(other)];
-    if (a === null || b === null) return (a === null) - (b === null) || one.rank - other.rank;
-    return (down ? order(b, a) : order(a, b)) || one.rank - other.rank;
-  });
+// The header of a column of such a table, which sorts by a click and calls `done` then.
+function sortHeader(column, name, { number, done, aloud = name }) {
+  const [order, arrow] = { asc: ["ascending", " ▲"], desc: ["descending", " ▼"] }[column.getIsSorted()] || ["none", ""];
+  const click = (event) => {
+    const { cellIndex, parentElement } = event.currentTarget.closest("th");
+    const head = parentElement.parentElement;
+    column.toggleSorting();
+    done();
+    head.rows[0].cells[cellIndex].querySelector("button").focus();
+  };
+  return node("th", { scope: "col", "aria-sort": order, class: number ? "number" : null },
+    node("button", { type: "button", "aria-label": `sort by ${aloud}`, title: aloud, click }, name + arrow));
 }
 
 // Makes a table of slices sortable by each of its columns, the worst mean first. The line over all samples stays first.
 function sortable(slices) {
   const [body] = slices.tBodies;
   const [all, ...lines] = body.rows;
-  const rows = lines.map((line, rank) => ({ line, rank }));
-  const heads = [...slices.tHead.rows[0].cells].map((cell) => ({ name: cell.textContent, down: "lower" in cell.dataset }));
-  const valueOf = (number) => ({ line }) => {
-    const { value } = line.cells[number].dataset;
-    if (number === 0) return line.cells[0].textContent;
+  const valueOf = (number) => ({ cells }) => {
+    const { value } = cells[number].dataset;
+    if (number === 0) return cells[0].textContent;
     return value ? Number(value) : null;
   };
-  const state = { by: null, down: false };
+  const heads = [...slices.tHead.rows[0].cells].map((cell, number) => (
+    { name: String(number), title: cell.textContent, down: "lower" in cell.dataset, get: valueOf(number) }));
+  const table = tableOf(lines, heads);
   function draw() {
-    slices.tHead.replaceChildren(node("tr", {}, heads.map(({ name, down }, number) => sortHeader(name, {
-      order: state.by === number ? (state.down ? "descending" : "ascending") : "none", number: number > 0, click: () => {
-        state.down = state.by === number ? !state.down : down;
-        state.by = number;
-        draw();
-        slices.tHead.querySelectorAll("button")[number].focus();
-      } }))));
-    const shown = state.by === null ? rows : sorted(rows, valueOf(state.by), state.down);
-    body.replaceChildren(all, ...shown.map(({ line }) => line));
+    slices.tHead.replaceChildren(node("tr", {}, heads.map(({ name, title }, number) => (
+      sortHeader(table.getColumn(name), title, { number: number > 0, done: draw })))));
+    body.replaceChildren(all, ...table.getRowModel().rows.map((row) => row.original));
   }
   slices.classList.add("sortable");
   draw();

@@ -39,15 +39,20 @@ def render_page(
     style: str,
     scripts: Sequence[str],
     charts: bool = False,
+    tables: bool = False,
 ) -> str:
     """A template of the reports as a page that needs no network, with its style and scripts in it.
 
-    With `charts` the scripts that draw them are among these. Its content security policy allows
-    nothing but these and what `directives` add.
+    With `charts` the scripts that draw them are among these, and with `tables` the libraries of
+    tables. Its content security policy allows nothing but these and what `directives` add.
     """
     sheet = asset("claimflow.flows.report", style)
     own = Markup("").join(asset("claimflow.flows.report", name) for name in scripts)
-    every = [*(chart_scripts() if charts else ()), own]
+    every = [
+        *(chart_scripts() if charts else ()),
+        *([asset("claimflow.flows.report", "libraries/tables.js")] if tables else ()),
+        own,
+    ]
     policy = content_policy(
         script_source(every),
         f"style-src {csp_hash(sheet)}",
@@ -66,7 +71,7 @@ def asset(package: str, name: str) -> Markup:
 
 def chart_scripts() -> list[Markup]:
     """The scripts of a page with charts: Vega-Lite, and what draws the charts by it."""
-    names = ("libraries/libraries.js", "charts.js")
+    names = ("libraries/charts.js", "charts.js")
     return [asset("claimflow.flows.report", name) for name in names]
 
 

@@ -50,8 +50,8 @@ def seen(browser: Browser, path: Path) -> Iterator[Seen]:
     assert opened.page.locator("img, iframe, object, embed, link").count() == 0
     # Where there is nothing to draw, what draws is left out.
     drawn = opened.page.locator(".chart").count()
-    assert opened.page.locator("script").count() == (4 if drawn else 2)
-    styled = "[style]:not(#rows, #list, .chart, [style=''])"
+    assert opened.page.locator("script").count() == (5 if drawn else 3)
+    styled = "[style]:not(#rows, #list, #widths col, .chart, [style=''])"
     assert opened.page.locator(f"[onerror], [onclick], {styled}").count() == 0
     opened.page.close()
 
@@ -159,6 +159,19 @@ def test_a_column_header_sorts_and_reverses_the_order(alone: Seen) -> None:
     alone.page.get_by_role("button", name="sort by verdicts contradicted").click()
     alone.page.get_by_role("button", name="sort by verdicts contradicted").click()
     assert rows(alone)[0] == "tower"
+
+
+def test_rows_without_a_value_come_last_and_equal_ones_keep_their_order(alone: Seen) -> None:
+    first = rows(alone)
+    for _ in range(2):
+        alone.page.get_by_role("button", name="sort by mean").click()
+        assert rows(alone)[-1] == "silent"
+    # Two have 0.
+    assert rows(alone) == ["برج", "long", *first[:2], "silent"]
+    field(alone, "metric").select_option("precision")
+    assert rows(alone)[:2] == ["برج", "long"]
+    header = alone.page.locator("th[aria-sort=descending]")
+    assert header.inner_text() == "precision ▼"
 
 
 def test_keys_search_move_open_and_close(alone: Seen) -> None:

@@ -1,19 +1,20 @@
-// Makes libraries.js of entry.js, and LICENSES of the packages that are in it.
+// Makes a script of each file in `entries`, and LICENSES of the packages that are in them.
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
 
 const { metafile } = await build({
-  entryPoints: ["entry.js"],
-  outfile: "libraries.js",
+  entryPoints: readdirSync("entries").map((name) => `entries/${name}`),
+  outdir: ".",
   bundle: true,
   minify: true,
   format: "iife",
   target: "es2022",
+  define: { "process.env.NODE_ENV": '"production"' },
   legalComments: "none",
   metafile: true,
 });
 
-const bundled = Object.entries(Object.values(metafile.outputs)[0].inputs).filter(([, { bytesInOutput }]) => bytesInOutput);
+const bundled = Object.values(metafile.outputs).flatMap(({ inputs }) => Object.entries(inputs)).filter(([, { bytesInOutput }]) => bytesInOutput);
 const folders = bundled.map(([path]) => path.match(/^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//)?.[1]);
 // The packages by the text of their licence, which many share.
 const packages = new Map();
@@ -25,4 +26,4 @@ for (const folder of [...new Set(folders)].filter(Boolean).sort()) {
   packages.set(text, [...(packages.get(text) || []), `${name} ${version} (${license})`]);
 }
 const parts = [...packages].map(([text, names]) => `${names.join("\n")}\n\n${text}\n`);
-writeFileSync("LICENSES", `The packages that are in libraries.js, and their licences.\n\n${parts.join(`\n${"-".repeat(80)}\n\n`)}`);
+writeFileSync("LICENSES", `The packages of charts.js and tables.js, and their licences.\n\n${parts.join(`\n${"-".repeat(80)}\n\n`)}`);

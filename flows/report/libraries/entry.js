@@ -1,7 +1,0 @@
-// What pages use of other people's code, as one object. The interpreter evaluates the expressions of
-// a chart without `eval`, which the policy of the pages forbids.
-import { parse, View } from "vega";
-import { expressionInterpreter } from "vega-interpreter";
-import { compile } from "vega-lite";
-
-globalThis.libraries = { compile, expressionInterpreter, parse, View };
