@@ -74,9 +74,10 @@ function explore(packed) {
   }
   // Drawn only where it is seen: a filter draws again with each letter.
   function spread() {
-    const scored = list.rows().map((row) => scoreOf(row, value("metric"))).filter((score) => score !== null);
+    const metric = value("metric");
+    const scored = list.rows().map((row) => scoreOf(row, metric)).filter((score) => score !== null);
     byId("spread").hidden = scored.length === 0;
-    if (byId("spread").open && scored.length) drawSpread(byId("spread").lastElementChild, scored, value("metric") || "the mean");
+    if (byId("spread").open && scored.length) drawSpread(byId("spread").lastElementChild, scored, metric || "the mean");
   }
 
   async function show(row, claim = null) {

@@ -45,7 +45,8 @@ function controls(rows, against, sliced) {
 // A predicate for each control that is set. `value` gives that of a control, `found` the samples that the
 // server found for the text.
 function tests(value, found) {
-  const score = (row) => scoreOf(row, value("metric"));
+  const metric = value("metric");
+  const score = (row) => scoreOf(row, metric);
   const wants = {
     text: (row, wanted) => (row.text === null ? found.ids.has(row.id) : row.text.includes(wanted.toLowerCase())),
     from: (row, wanted) => score(row) !== null && score(row) >= Number(wanted),
@@ -54,10 +55,11 @@ function tests(value, found) {
     failure: (row, wanted) => row.failures.has(wanted),
     cause: (row, wanted) => row.causes.has(wanted),
     slice: (row, wanted) => { const [key, of] = JSON.parse(wanted); return String(row.metadata[key]) === of; },
-    status: (row, wanted) => [...row.scores].some(([name, one]) => one.status === wanted && (!value("metric") || name === value("metric"))),
+    status: (row, wanted) => [...row.scores].some(([name, one]) => one.status === wanted && (!metric || name === metric)),
     changed: (row, wanted) => (wanted === "flipped" ? row.flipped : row.differs === (wanted === "changed")),
   };
-  return Object.keys(wants).filter(value).map((name) => (row) => wants[name](row, value(name)));
+  // Each control is read once, not for each row.
+  return Object.keys(wants).map((name) => [wants[name], value(name)]).filter(([, wanted]) => wanted).map(([fits, wanted]) => (row) => fits(row, wanted));
 }
 
 // Filters that the reader named, as [name, address], where the browser keeps data of this page. Other pages

@@ -37,11 +37,11 @@ function sampleList(rows, columns, { open, sorted }) {
       node("th", { scope: "row", class: "id" }, node("button", { type: "button", class: "open", "aria-current": String(current) }, node("bdi", {}, row.id))),
       shownColumns().slice(1).map((column) => cell(column.columnDef.meta, row)));
   }
-  // A header breaks where the words of a name end, so a column is as wide as its longest one.
+  // A header breaks where the words of a name end, so a column is as wide as its longest one, or its numbers.
   function width({ text, shown, field, title }) {
     const longest = Math.max(...title.split(/[\s_.-]/).map((word) => word.length));
     const column = node("col", { class: text ? "text" : shown && !field ? "number" : "id" });
-    if (shown && !field) column.style.width = `calc(${Math.min(longest, 16)}ch + 36px)`;
+    if (shown && !field) column.style.width = `max(${shown === String ? 56 : 88}px, ${Math.min(longest, 16)}ch + 36px)`;
     return column;
   }
   // Draws columns and rows after a change of the table's state; with `top` from the first row on.
@@ -79,8 +79,15 @@ function sampleList(rows, columns, { open, sorted }) {
     const [first, last] = items.length ? [items[0].index, items.at(-1).index + 1] : [0, 0];
     if (!state.stale && first === state.first && last === state.last) return;
     const held = body.contains(document.activeElement) ? numberOf(document.activeElement) : -1;
+    const lines = (from, to) => state.rows.slice(from, to).map((row, number) => line(row, from + number));
+    // Rows that stay are left as they are, unless all have changed or are far away.
+    if (state.stale || first >= state.last || last <= state.first) body.replaceChildren(...lines(first, last));
+    else {
+      for (const row of [...body.rows].filter((_, at) => state.first + at < first || state.first + at >= last)) row.remove();
+      body.prepend(...lines(first, state.first));
+      body.append(...lines(state.last, last));
+    }
     Object.assign(state, { first, last, stale: false });
-    body.replaceChildren(...state.rows.slice(first, last).map((row, number) => line(row, first + number)));
     list.style.marginTop = `${first * state.height}px`;
     // The row that had the focus keeps it; if it is gone, the keys go on scrolling.
     if (held >= 0) (openerOf(held) || scroller).focus({ preventScroll: true });

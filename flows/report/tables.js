@@ -29,8 +29,10 @@ function sortHeader(column, name, { number, done, aloud = name }) {
     done();
     head.rows[0].cells[cellIndex].querySelector("button").focus();
   };
+  // Names of metrics may break behind their underscores.
+  const parts = (name + arrow).split(/(?<=[_.])/).flatMap((part) => [node("wbr", {}), part]);
   return node("th", { scope: "col", "aria-sort": order, class: number ? "number" : null },
-    node("button", { type: "button", "aria-label": `sort by ${aloud}`, title: aloud, click }, name + arrow));
+    node("button", { type: "button", "aria-label": `sort by ${aloud}`, title: aloud, click }, parts.slice(1)));
 }
 
 // Makes a table of slices sortable by each of its columns, the worst mean first. The line over all samples stays first.

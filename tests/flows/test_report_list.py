@@ -233,17 +233,17 @@ def test_the_line_on_all_samples_goes_while_others_are_shown(page: Page, address
     expect(line).to_be_hidden()
 
 
-CUT = """() => [...document.querySelectorAll("#list thead th")].filter((one) => {
+CUT = """() => [...document.querySelectorAll("#list thead th, #list td.number")].filter((one) => {
   const text = document.createRange();
   text.selectNodeContents(one);
   const [own, words] = [one.getBoundingClientRect(), text.getBoundingClientRect()];
   return words.left < own.left - 1 || words.right > own.right + 1;
 }).map((one) => one.innerText)"""
-"""The headers of which a part is outside of their cell."""
+"""The headers and numbers of which a part is outside of their cell."""
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_header_of_the_list_is_cut(page: Page, address: str, width: int) -> None:
+def test_no_header_and_no_number_of_the_list_is_cut(page: Page, address: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     opened(page, address)
     assert page.evaluate(CUT) == []
@@ -258,6 +258,9 @@ def test_no_header_of_the_list_is_cut(page: Page, address: str, width: int) -> N
     assert box.evaluate("(one) => one.scrollWidth > one.clientWidth")
     box.evaluate("(one) => { one.scrollLeft = one.scrollWidth; }")
     expect(page.locator("#list thead th").last).to_be_in_viewport(ratio=0.9)
+    # Where there is room, the names of the samples stay.
+    name = page.locator("#list button.open").first
+    assert name.evaluate("(one) => one.getBoundingClientRect().right > 0") == (width > 700)
 
 
 def test_a_sample_is_found_by_its_span(page: Page, anywhere: str) -> None:
