@@ -61,8 +61,8 @@ _MAX_LIST: Final = 16_000_000
 """Characters for that list."""
 
 _SCRIPTS: Final = (
-    "texts", "csv", "markdown", "differences", "tables", "sample", "rows", "columns", "filters",
-    "list", "address", "explorer",
+    "texts", "csv", "markdown", "differences", "tables", "sample", "rows", "filters", "list",
+    "address", "explorer",
 )  # fmt: skip
 
 _GZIP: Final = 16 + zlib.MAX_WBITS

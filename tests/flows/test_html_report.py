@@ -55,7 +55,7 @@ def test_the_policy_allows_only_the_scripts_and_the_style_of_the_page(page: str)
         f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
         for text in (*scripts, style)
     ]
-    assert len(own) == 3
+    assert len(own) == 4
     assert policy == (
         f"default-src 'none'; script-src {' '.join(own)}; style-src {sheet}; "
         "img-src data:; base-uri 'none'; form-action 'none'"

@@ -377,6 +377,15 @@ def test_a_long_list_holds_the_rows_that_are_seen(page: Page, long_list: str, wi
     assert len(set(heights)) == 1
 
 
+def test_print_has_no_room_for_rows_that_are_not_drawn(page: Page, long_list: str) -> None:
+    opened(page, long_list)
+    page.locator("#scroller").evaluate("(box) => { box.scrollTop = 40000; }")
+    expect(page.locator("#list tr[aria-rowindex='1220']")).to_be_attached()
+    page.emulate_media(media="print")
+    heights = page.locator("#rows, #list").evaluate_all("all => all.map(one => one.offsetHeight)")
+    assert heights[0] == heights[1]
+
+
 def test_the_keys_walk_through_a_long_list(page: Page, long_list: str) -> None:
     opened(page, f"{long_list}#sort=sample")
     page.keyboard.press("j")
