@@ -52,7 +52,7 @@ function pageAddress({ filters, list, columns, opened, choose, shown }) {
   function restore(parts) {
     const missing = restoreFilters(parts);
     const sort = parts.get("sort") || "";
-    list.sort({ id: sort.replace("-", ""), desc: sort.startsWith("-") });
+    list.sort({ id: sort.replace(/^-/, ""), desc: sort.startsWith("-") });
     choose(namesIn(parts.get("columns")) || firstNames);
     shown(parts, missing.map((one) => `${one}=${parts.get(one)}`));
   }

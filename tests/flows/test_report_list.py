@@ -38,7 +38,7 @@ def steps(base: float, answers: dict[str, str]) -> dict[str, Table]:
             "sample_id": name,
             "user_input": f"Question {name}?",
             "response": text,
-            "metadata": json.dumps({"level": number, "<b>": text, "span_id": f"7f{number}e"}),
+            "metadata": json.dumps({"level": number, "<b>": text, "span-id": f"7f{number}e"}),
         }
         for number, (name, text) in enumerate(answers.items())
     ]
@@ -144,6 +144,14 @@ def test_another_metric_sorts_the_list_again(page: Page, address: str) -> None:
     page.locator("#filters [name=metric]").select_option("precision")
     assert names.all_inner_texts() == list(FORMULAS)[::-1]
     assert page.locator("#list th[aria-sort=ascending]").inner_text() == "precision ▲"
+
+
+def test_a_column_with_a_hyphen_is_sorted_by_its_address(page: Page, address: str) -> None:
+    columns = json.dumps(["field span-id"])
+    for order, arrow in (("", "▲"), ("-", "▼")):
+        opened(page, address)
+        opened(page, f"{address}#columns={columns}&sort={order}field span-id")
+        assert titles(page) == ["sample", f"span-id {arrow}"]
 
 
 def test_the_csv_has_the_rows_and_columns_of_the_list(page: Page, address: str) -> None:
