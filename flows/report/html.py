@@ -37,7 +37,6 @@ from claimflow.flows.report.run_document import (
 from claimflow.flows.report.run_text import GATE_COLUMNS, JudgeLine, gate_cells
 from claimflow.flows.report.samples import (
     changed_samples,
-    listed_answers,
     listed_samples,
     matching_sample,
     ranked_samples,
@@ -381,19 +380,10 @@ def _listed(
     ranked: Sequence[tuple[str, float | None]],
     comparison: Comparison | None,
 ) -> Iterator[dict[str, Any]]:
-    """The rows of the list, each of a changed sample with what changed.
-
-    `earlier` is the beginning of its response in the first run, where that is another one.
-    """
+    """The rows of the list, each of a changed sample with what changed."""
     changes = _changes(comparison) if comparison else {}
-    answered = [name for name, changed in changes.items() if "response" in changed["fields"]]
-    earlier = (
-        listed_answers(run.store, comparison.a.run_id, answered) if comparison and answered else {}
-    )
     for row in listed_samples(run.store, run.run_id, ranked):
         changed = changes.get(row["id"])
-        if row["id"] in earlier:
-            row["earlier"] = earlier[row["id"]]
         if changed is not None:
             row["changes"] = {
                 "state": changed["state"],

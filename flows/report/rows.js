@@ -35,19 +35,16 @@ function counts(sample) {
 function rowOf(sample) {
   const texts = [sample.sample_id, ...Object.values(sample.metadata).map((one) => (typeof one === "string" ? one : JSON.stringify(one))), sample.user_input, sample.response, sample.reference, ...(sample.retrieved_contexts || []), ...sample.claims.map((claim) => claim.claim)];
   const failures = [...sample.claims, ...sample.claims.flatMap((claim) => claim.verdicts), ...sample.checks].map((one) => one.failure);
-  const answer = sample.response || "";
-  return { id: sample.sample_id, asked: sample.user_input || answer, answer, mean: sample.mean, metadata: sample.metadata,
+  return { id: sample.sample_id, asked: sample.user_input || sample.response || "", answer: sample.response || "", mean: sample.mean, metadata: sample.metadata,
     counts: counts(sample), text: texts.filter(Boolean).join("\n").toLowerCase(),
     scores: new Map(sample.scores.map((one) => [scoreName(one, sample.scores), one])),
-    failures: new Set(failures.filter(Boolean)), ...changesOf(sample.changes, answer, sample.before ? sample.before.response || "" : null), load: async () => sample };
+    failures: new Set(failures.filter(Boolean)), ...changesOf(sample.changes), load: async () => sample };
 }
 
-// What the list needs of the changes of a sample. `earlier` is its answer in the first run, null where that
-// lacks the sample; `before` is what it was if it has changed.
-function changesOf(changes, answer, before) {
+// What the list needs of the changes of a sample.
+function changesOf(changes) {
   const { claims, scores } = changes || { claims: [], scores: [] };
-  const both = !changes || changes.state !== "new";
-  return { both, earlier: before ?? (both ? answer : null), differs: Boolean(changes), flipped: claims.some((one) => one.change === "verdict flipped"), changed: claims.length,
+  return { both: !changes || changes.state !== "new", differs: Boolean(changes), flipped: claims.some((one) => one.change === "verdict flipped"), changed: claims.length,
     causes: new Set(claims.map((one) => one.cause)), moved: new Map(scores.map((one) => [one.name, one.difference])) };
 }
 
@@ -59,7 +56,7 @@ function rowFrom(listed) {
     try { return restored([structuredClone(await loading)])[0]; } catch (error) { loading = null; throw error; }
   };
   return { ...listed, text: null, scores: new Map(listed.scores.map(([name, status, score]) => [name, { status, score }])),
-    failures: new Set(listed.failures), ...changesOf(listed.changes, listed.answer, listed.earlier ?? null), load };
+    failures: new Set(listed.failures), ...changesOf(listed.changes), load };
 }
 
 async function fromServer(what, parameters) {
@@ -89,13 +86,10 @@ function listColumns(rows, against, chosen) {
   const metrics = [...new Set(rows.flatMap((row) => [...row.scores.keys()]))];
   const fields = [...new Set(rows.flatMap((row) => Object.keys(row.metadata)))];
   const counted = (name, title, aloud) => ({ group: "Usual", name, title, aloud, get: (row) => row.counts[name], shown: String, first: true });
-  const answers = against
-    ? [{ name: "answer A", title: "answer, A", get: (row) => row.earlier }, { name: "answer", title: "answer, B", get: (row) => row.answer }]
-    : [{ name: "answer", title: "answer", get: (row) => row.answer }];
   return [
     { group: "Usual", name: "sample", title: "sample", get: (row) => row.id, first: true },
     { group: "Usual", name: "question", title: "question", get: (row) => row.asked, text: true, first: true },
-    ...answers.map((one) => ({ group: "Usual", text: true, ...one })),
+    { group: "Usual", name: "answer", title: "answer", get: (row) => row.answer, text: true },
     { group: "Usual", name: "score", get title() { return chosen() || "mean"; }, get: (row) => scoreOf(row, chosen()), first: true, shown: digits },
     counted("entailed", "✓", "verdicts entailed"), counted("contradicted", "✗", "verdicts contradicted"),
     counted("neutral", "?", "verdicts neutral"), counted("failed", "!", "failed rows"),

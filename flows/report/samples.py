@@ -111,16 +111,6 @@ def listed_samples(
         }
 
 
-def listed_answers(store: Store, run_id: str, sample_ids: Sequence[str]) -> dict[str, str]:
-    """The beginning of the response of each of these samples, as in the rows of `listed_samples`.
-
-    Samples that the run lacks are left out.
-    """
-    with store.reading() as connection:
-        found = read_table(connection, _LIST_ANSWERS, run=run_id, ids=list(sample_ids))
-    return dict(found.rows())
-
-
 def matching_sample(store: Store, run_id: str, name: str) -> str | None:
     """The sample of a run with that id, or whose id with control characters replaced is `name`.
 
@@ -248,10 +238,6 @@ _LIST_TEXTS: Final = """
 SELECT sample_id, left(coalesce(user_input, response, ''), 160) AS asked,
        left(coalesce(response, ''), 160) AS answer, metadata
 FROM samples WHERE run_id = $run
-"""
-
-_LIST_ANSWERS: Final = f"""
-SELECT sample_id, answer FROM ({_LIST_TEXTS}) WHERE sample_id IN (SELECT unnest($ids))
 """
 
 # Of cited passages those on all of them count, and those without one are for the precision of

@@ -27,11 +27,7 @@ FORMULAS = {
 """Responses by sample: what a spreadsheet would take for a formula."""
 
 
-EARLIER = "An answer of <b>before</b>."
-"""The response to d in the first run."""
-
-
-def steps(base: float, answers: dict[str, str]) -> dict[str, Table]:
+def steps(base: float) -> dict[str, Table]:
     values = {name: base + number / 10 for number, name in enumerate(FORMULAS)}
     rows = [
         {
@@ -40,7 +36,7 @@ def steps(base: float, answers: dict[str, str]) -> dict[str, Table]:
             "response": text,
             "metadata": json.dumps({"level": number, "<b>": text, "span-id": f"7f{number}e"}),
         }
-        for number, (name, text) in enumerate(answers.items())
+        for number, (name, text) in enumerate(FORMULAS.items())
     ]
     return {
         "samples": Table("samples", rows),
@@ -52,8 +48,8 @@ def steps(base: float, answers: dict[str, str]) -> dict[str, Table]:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = Store(tmp_path_factory.mktemp("list") / "s.duckdb")
-    for base, answers in ((0.2, FORMULAS | {"d": EARLIER}), (0.1, FORMULAS)):
-        put_run(store, steps(base, answers))
+    for base in (0.2, 0.1):
+        put_run(store, steps(base))
     return store
 
 
@@ -112,10 +108,10 @@ def test_columns_are_chosen_and_are_in_the_address(page: Page, address: str) -> 
     page.locator("summary", has_text="Columns").click()
     for name in ("question", "verdicts entailed", "failed rows"):
         page.get_by_role("checkbox", name=name, exact=True).uncheck()
-    for name in ("answer, B", "recall", "recall, B - A", "level", "<b>"):
+    for name in ("answer", "recall", "recall, B - A", "level", "<b>"):
         page.get_by_role("checkbox", name=name, exact=True).check()
     chosen = [
-        "sample", "answer, B", "mean", "✗", "?", "changed claims", "B - A", "recall",
+        "sample", "answer", "mean", "✗", "?", "changed claims", "B - A", "recall",
         "recall, B - A", "level", "<b>",
     ]  # fmt: skip
     assert titles(page) == chosen
@@ -160,7 +156,7 @@ def test_the_csv_has_the_rows_and_columns_of_the_list(page: Page, address: str) 
     content, rows = downloaded(page)
     assert content.startswith(b"\xef\xbb\xbf")
     names = list(FORMULAS)[:0:-1]
-    assert rows[0] == ["sample", "answer, B", "recall", "level"]
+    assert rows[0] == ["sample", "answer", "recall", "level"]
     assert [row[0] for row in rows[1:]] == [escape_formula(name) for name in names]
     assert [row[1] for row in rows[1:]] == [escape_formula(FORMULAS[name]) for name in names]
     assert [row[2:] for row in rows[1:]] == [
@@ -175,7 +171,7 @@ def test_a_formula_is_a_text_and_a_negative_number_a_number(page: Page, address:
     assert {tuple(row) for row in rows[1:]} == {
         (escape_formula(name), escape_formula(text), "-0.1") for name, text in FORMULAS.items()
     }
-    assert rows[0] == ["sample", "answer, B", "recall, B - A"]
+    assert rows[0] == ["sample", "answer", "recall, B - A"]
 
 
 def test_the_viewer_has_the_columns_and_the_csv_too(page: Page, view: ViewServer) -> None:
@@ -185,32 +181,6 @@ def test_the_viewer_has_the_columns_and_the_csv_too(page: Page, view: ViewServer
     _, rows = downloaded(page)
     found = {row[0]: row[1] for row in rows[1:]}
     assert found == {escape_formula(name): escape_formula(text) for name, text in FORMULAS.items()}
-
-
-def test_the_answers_of_both_runs_stand_side_by_side(
-    page: Page, address: str, anywhere: str
-) -> None:
-    opened(page, anywhere if anywhere == address else f"{anywhere}?against=previous")
-    page.locator("summary", has_text="Columns").click()
-    page.get_by_role("checkbox", name="answer, A").check()
-    page.get_by_role("checkbox", name="answer, B").check()
-    assert titles(page)[:4] == ["sample", "question", "answer, A", "answer, B"]
-    _, rows = downloaded(page)
-    assert {row[0]: row[2:4] for row in rows[1:]} == {
-        escape_formula(name): [
-            escape_formula(EARLIER if name == "d" else text), escape_formula(text),
-        ]
-        for name, text in FORMULAS.items()
-    }  # fmt: skip
-    assert EARLIER in page.locator("#list tbody").inner_text()
-
-
-def test_the_list_of_one_run_has_one_answer(page: Page, view: ViewServer) -> None:
-    page.goto(view.url)
-    opened(page, f"http://127.0.0.1:{view.server_port}/run/latest")
-    page.locator("summary", has_text="Columns").click()
-    names = page.locator("#columns label:has([type=checkbox])").all_inner_texts()
-    assert [name.strip() for name in names if "answer" in name] == ["answer"]
 
 
 def test_the_menu_of_columns_is_searched_and_shows_only_these(page: Page, address: str) -> None:
@@ -225,7 +195,7 @@ def test_the_menu_of_columns_is_searched_and_shows_only_these(page: Page, addres
     menu.get_by_label("Name of a column").fill(" RECALL")
     values = shown.evaluate_all("boxes => boxes.map(one => one.value)")
     assert values == ["metric recall", "difference recall"]
-    expect(menu.get_by_role("status")).to_have_text("2 of 17 columns")
+    expect(menu.get_by_role("status")).to_have_text("2 of 16 columns")
     assert menu.locator("legend:visible").all_inner_texts() == ["Metrics", "Differences, B - A"]
     menu.get_by_role("button", name="Only these").click()
     assert titles(page) == ["sample", "recall", "recall, B - A"]
@@ -235,7 +205,7 @@ def test_the_menu_of_columns_is_searched_and_shows_only_these(page: Page, addres
     menu.get_by_role("button", name="Reset").click()
     assert titles(page) == at_first
     menu.get_by_label("Name of a column").fill("")
-    assert shown.count() == 17
+    assert shown.count() == 16
 
 
 def test_the_line_on_all_samples_goes_while_others_are_shown(page: Page, address: str) -> None:
@@ -268,7 +238,7 @@ def test_no_header_and_no_number_of_the_list_is_cut(page: Page, address: str, wi
     page.locator("#columns summary").click()
     # All columns, which is more than the box has room for.
     page.locator("#columns").get_by_role("button", name="Only these").click()
-    assert len(titles(page)) == 18
+    assert len(titles(page)) == 17
     page.locator("#list").get_by_role("button", name="sort by precision, B - A").click()
     assert page.evaluate(CUT) == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
