@@ -295,9 +295,9 @@ class Result:
             other = self._baseline or PREVIOUS
         return Diff(compare(self._store, self._other_run(other), self.run_id, by=by))
 
-    def _other_run(self, other: "Result | str") -> str:
+    def _other_run(self, other: "Result | str", argument: str = "other") -> str:
         if not isinstance(other, Result):
-            _check_kinds(other=other)
+            _check_kinds(**{argument: other})
             return results.chosen_run(self._store, other, before=self.run_id)
         if other.store != self.store:
             what = f"the other run is in another store, {other.store}"
@@ -320,7 +320,7 @@ class Result:
         target = checked_path("path", path, "give the path of the file to write")
         run = self._document
         other = self._baseline if against is None else against
-        before = None if other is None else self._other_run(other)
+        before = None if other is None else self._other_run(other, "against")
         formats: dict[str, Callable[[], str]] = {
             ".html": lambda: html_report(run, against=before),
             ".md": lambda: run_markdown(run),
@@ -355,7 +355,9 @@ class Result:
             if kind is not None:
                 what, hint = "applies to one run only", "leave it out, or against"
                 raise InputError([Fault("kind", what, hint)])
-            return self.diff(against).plot(*([] if metric is None else [metric]))
+            before = self._other_run(against, "against")
+            found = Diff(compare(self._store, before, self.run_id))
+            return found.plot(*([] if metric is None else [metric]))
         if metric is None:
             hint = "name a metric, or another run by against to compare all"
             raise InputError([Fault("metric", "is missing", hint)])
@@ -400,7 +402,7 @@ _KINDS: Final[dict[str, ArgumentKind]] = {
     "metric": (str, "the name of a metric"),
     "statement": (str, "a SELECT as text"),
     "sample_id": ((str, Integral), "the id of a sample, or the beginning of one"),
-    "other": (str, "a result, or the id or tag of a run"),
+    **dict.fromkeys(("other", "against"), (str, "a result, or the id or tag of a run")),
     "by": ((str, type(None)), "the name of a metadata field"),
     "kind": (str, f"one of {', '.join(get_args(PlotKind))}"),
     "metrics": ((list, tuple), "a list of metrics"),

@@ -333,6 +333,7 @@ NO_NAME = "holds a character that no file name in UTF-8 has; "
             lambda one, _: one.plot("faithfulness", kind="trend", against=one),
             "kind: applies to one run only; leave it out, or against",
         ),
+        (lambda one, _: one.plot(against=5), "against: is of type int; give a result, or the id"),
         (lambda one, _: one.diff(one).plot(5), "metric: is of type int; give the name of a metric"),
         (
             lambda one, _: claimflow.connect(one.store).compare(one.run_id, metrics=["faith"]),
