@@ -68,7 +68,8 @@ def result_chart(
     kind = asked.kind if asked.kind in KINDS else usual
     texts = [name for name, one in frame.schema.items() if _is_text(one) and name != x]
     found = _pairs(frame, x, y, kind, links, texts)
-    notes = [_rows_note(found.height, frame.height, rows, kind)]
+    most = _BARS if kind == "bars" else _NAMES if _is_text(frame.schema[x]) else None
+    notes = [_rows_note(found.height, frame.height, rows, most)]
     divided: list[int] = []
     if kind != "bars" and asked.series in texts:
         divided = [texts.index(asked.series)]
@@ -107,13 +108,12 @@ def _why_none(frame: pl.DataFrame, ys: Sequence[str], *, found: bool) -> str:
     return ""
 
 
-def _rows_note(drawn: int, read: int, rows: str, kind: str) -> str:
-    """How many rows a chart shows, and why others are left out."""
+def _rows_note(drawn: int, read: int, rows: str, most: int | None) -> str:
+    """How many rows a chart shows, and why others are left out; it has room for `most`."""
     if drawn == read:
         return rows
-    limit = _BARS if kind == "bars" else _NAMES
-    why = f"at most {limit} {'bars' if kind == 'bars' else 'names'}" if drawn == limit else ""
-    return f"{drawn:,} of {rows} ({why or 'the others have no value or too large a number'})"
+    why = f"at most {most}" if drawn == most else "the others have no value or too large a number"
+    return f"{drawn:,} of {rows} ({why})"
 
 
 def _is_time(kind: pl.DataType) -> bool:

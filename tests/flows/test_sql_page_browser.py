@@ -139,6 +139,37 @@ def test_a_chart_is_chosen_and_stays_in_the_address(page: Page) -> None:
     expect(page.locator("#result [aria-roledescription=circle]")).to_have_count(2)
 
 
+SERIES = """
+SELECT run_id, sample_id, DATE '2026-11-01' + i::INTEGER AS day, score + i AS value, 'a' AS other
+FROM latest.scores, range(3) AS t(i) ORDER BY sample_id, day
+"""
+
+
+def test_each_text_has_a_line_with_a_shape_and_a_mark_leads_to_its_sample(page: Page) -> None:
+    answered(page, SERIES)
+    page.locator("summary", has_text="Chart").click()
+    marks = page.get_by_role("group", name="Chart").locator("a")
+    expect(marks).to_have_count(6)
+    chart = page.locator("#result .chart")
+    expect(chart).to_contain_text(HOSTILE[:20])
+    expect(chart.locator("[role=graphics-symbol][aria-roledescription=legend]")).to_have_count(1)
+    labels = [mark.get_attribute("aria-label") or "" for mark in marks.all()]
+    assert "x, day 2026-11-02: value 1.5" in labels
+    marks.and_(page.get_by_label("x, day 2026-11-02: value 1.5")).press("Enter")
+    expect(page.locator("#detail h3")).to_have_text("Sample x")
+    assert page.evaluate("window.hacked ?? null") is None
+
+
+def test_the_text_of_the_lines_is_chosen_and_stays_in_the_address(page: Page) -> None:
+    answered(page, SERIES)
+    page.locator("summary", has_text="Chart").click()
+    page.get_by_label("series").select_option("other")
+    page.get_by_role("button", name="Draw").click()
+    note = page.locator("figcaption", has_text="points, not a line")
+    expect(note).to_be_visible()
+    assert parse_qs(urlsplit(page.url).query)["series"] == ["other"]
+
+
 def test_a_running_query_is_cancelled(page: Page) -> None:
     page.fill("#query", SLOW)
     page.keyboard.press("Control+Enter")
@@ -188,8 +219,9 @@ def test_an_answer_and_the_names_have_no_violation(
     icon = "Failed to load resource: the server responded with a status of 404 (Not Found)"
     with watched_page(browser, forgiven=[icon], bypass_csp=True, color_scheme=scheme) as page:
         open_page(page, view)
-        answered(page, SCORES)
+        answered(page, SERIES)
         page.locator("summary", has_text="Chart").click()
+        expect(page.locator("#result .chart svg")).to_have_count(1)
         write(page, "SELECT 1 FROM la")
         expect(page.locator("#names")).to_be_visible()
         for width in (1440, 1024, 390):

@@ -254,7 +254,7 @@ def test_a_chart_of_a_cut_result_says_so(client: Client) -> None:
         assert note(part) == "the first 1,000 of 100,000 rows"
         assert "1,000 rows. The first 1,000 of 100,000 rows." in part
     bars = note(charted(client, sql, kind="bars"))
-    assert bars == "40 of the first 1,000 of 100,000 rows (at most 40 bars)"
+    assert bars == "40 of the first 1,000 of 100,000 rows (at most 40)"
 
 
 def test_times_of_another_zone_are_drawn_in_utc(client: Client) -> None:
@@ -311,6 +311,8 @@ def test_absurd_numbers_are_left_out_of_a_chart(client: Client) -> None:
     values = "('a', 1e308), ('b', -1e308), ('c', 'nan'), ('d', NULL), ('e', 2), ('f', 3)"
     part = charted(client, f"SELECT * FROM (VALUES {values}) AS t(name, number)")
     assert note(part) == "2 of 6 rows (the others have no value or too large a number)"
+    nothing = "SELECT i, CASE WHEN i < 200 THEN i END AS n FROM range(250) AS t(i)"
+    assert note(charted(client, nothing, y="n")).startswith("200 of 250 rows (the others have no")
     every = "SELECT DATE '0001-01-01' AS day, 1e-320 AS n UNION ALL SELECT '9999-12-31', 0"
     for kind in ("bars", "line", "points"):
         assert note(charted(client, every, kind=kind)) == "2 rows"
