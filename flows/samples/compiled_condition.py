@@ -12,7 +12,7 @@ from typing import Any, Final
 import duckdb
 
 from claimflow.flows.errors import Fault, InputError, one_of
-from claimflow.flows.store.limited_process import limit_process, limit_time, served
+from claimflow.flows.store.limited_process import end_with_parent, limit_process, limit_time, served
 
 SIMPLER: Final = "write a simpler one"
 
@@ -46,6 +46,7 @@ _HINT: Final = "write a condition such as model = 'x' AND latency_ms > 1000"
 def answer() -> None:
     """Compile and ask one `Condition`, until it ends this process or something is wrong."""
     connection = served()
+    end_with_parent()
     limit_process(_PROCESS_BYTES)
     text, place, fields, metadata, left = connection.recv()
     try:
@@ -114,7 +115,11 @@ class _Compiled:
             if field is None:
                 continue
             path = _quoted(_path(field), "'")
-            query = f"SELECT DISTINCT json_type(metadata, {path}) FROM {_INCOMING}"
+            kind = f"json_type(metadata, {path})"
+            # DuckDB calls every whole number from 0 to 2^64 - 1 so.
+            narrow = f"try_cast(json_extract_string(metadata, {path}) AS BIGINT) IS NOT NULL"
+            wide = f"CASE WHEN {kind} <> 'UBIGINT' OR {narrow} THEN {kind} ELSE 'HUGEINT' END"
+            query = f"SELECT DISTINCT {wide} FROM {_INCOMING}"
             for (kind,) in self._answer(query, columns):
                 before = self._types.get(column, kind or "NULL")
                 self._types[column] = _joined(before, kind or "NULL")
@@ -230,7 +235,7 @@ class _Compiled:
             told = json.loads(str(error)[str(error).index("{") :])["exception_message"]
         except (ValueError, KeyError):
             told = str(error)
-        message = (told.splitlines() or [type(error).__name__])[0]
+        message = next((line for line in told.splitlines() if line.strip()), type(error).__name__)
         named = _UNKNOWN.search(message)
         if named is None or named[1] not in self._names:
             return Fault(self._place, message[:_SHOWN], _HINT)
@@ -268,10 +273,13 @@ def _quoted(text: str, sign: str) -> str:
 _KINDS: Final = {
     "UBIGINT": "BIGINT",
     "BIGINT": "BIGINT",
-    "HUGEINT": "DOUBLE",
+    "HUGEINT": "HUGEINT",
     "DOUBLE": "DOUBLE",
     "BOOLEAN": "BOOLEAN",
 }
+
+_NUMBERS: Final = ("BIGINT", "HUGEINT", "DOUBLE")
+"""From the narrowest to the widest."""
 
 
 def _joined(one: str, other: str) -> str:
@@ -279,6 +287,6 @@ def _joined(one: str, other: str) -> str:
     kinds = {_KINDS.get(kind, "VARCHAR") for kind in (one, other) if kind != "NULL"}
     if not kinds:
         return "NULL"
-    if kinds <= {"BIGINT", "DOUBLE"}:
-        return "DOUBLE" if "DOUBLE" in kinds else "BIGINT"
+    if kinds <= {*_NUMBERS}:
+        return max(kinds, key=_NUMBERS.index)
     return kinds.pop() if len(kinds) == 1 else "VARCHAR"

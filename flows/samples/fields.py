@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -135,6 +136,8 @@ def misspelt_name(column: str, names: Collection[str]) -> str | None:
 class NestedMetadata:
     """Moves the members of an object in the column `metadata` to columns of their own.
 
+    The object may be JSON in a text.
+
     A member stays where it is if the record has a column of its name, which counts, and if its name
     is that of a field or in `kept`: what describes a sample does not become its id or its answer.
     `rename` takes such a member out nevertheless.
@@ -151,8 +154,8 @@ class NestedMetadata:
 
     def moved(self, values: Mapping[str, Any], place: str) -> dict[str, Any]:
         """The columns of the record at `place`. Raises `RecordError` where they are too many."""
-        nested = values.get(METADATA)
-        if METADATA in self._by_column or not isinstance(nested, dict):
+        nested = _object_in(values.get(METADATA))
+        if METADATA in self._by_column or nested is None:
             nested = {}
         if error := too_many_columns(len(values) - bool(nested) + len(nested)):
             raise error
@@ -199,6 +202,18 @@ class NestedMetadata:
             return
         *_, first, count = self._ignored.get(name, (what, hint, place, 0))
         self._ignored[name] = what, hint, first, count + 1
+
+
+def _object_in(value: Any) -> dict[str, Any] | None:
+    """An object, or that which a text holds as JSON, as cells of CSV do; None for other values."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(
+                replace_lone_surrogates(value),
+                parse_constant=lambda _: None,
+                parse_float=lambda digits: found if math.isfinite(found := float(digits)) else None,
+            )
+    return value if isinstance(value, dict) else None
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,6 +22,8 @@ _CALL: Final = "import sys; sys.path[:] = {path!r}; from {module} import {name};
 
 _BYTES_PER_CORE: Final = 2**24
 """Stacks of threads."""
+
+_WATCH_SECONDS: Final = 0.5
 
 
 class LimitedProcess:
@@ -98,14 +101,16 @@ def served() -> Connection:
     return Connection(sys.stdin.fileno())
 
 
-def end_with_parent(connection: Connection) -> None:
-    """In a limited process that gets no further message: end when the one that started it does."""
+def end_with_parent() -> None:
+    """In a limited process: end half a second after the one that started it."""
+    parent = os.getppid()
 
-    def wait() -> None:
-        connection.poll(None)
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
         os._exit(1)
 
-    threading.Thread(target=wait, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def limit_process(memory: int) -> None:

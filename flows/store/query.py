@@ -138,10 +138,10 @@ def _why_it_ended(how: str | None, seconds: float) -> Fault:
 def answer() -> None:
     """Answer one query of `query`; its process does this and then ends."""
     connection = served()
+    end_with_parent()
     path, copy, wait = connection.recv()
     try:
         arguments = connection.recv()
-        end_with_parent(connection)
         table = _select(Store(path, wait=wait, copy=copy), *arguments)
         content = io.BytesIO()
         table.write_ipc_stream(content)

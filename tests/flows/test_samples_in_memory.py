@@ -1,5 +1,7 @@
 """Samples from Python objects are those of the same rows in a file."""
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -248,6 +250,22 @@ def test_metadata_fills_no_field_unless_it_is_renamed() -> None:
         assert renamed.warnings == ()
     text = only([{"answer": "a", "metadata": "m"}], rename={"metadata": "reference"})
     assert text["reference"] == "m"
+
+
+def test_metadata_may_be_an_object_in_a_text(tmp_path: Path) -> None:
+    nested = '{"topic": "law", "n": 3, "nan": NaN, "wide": 1e999, "of": {"a": [1]}}'
+    content = io.StringIO()
+    csv.writer(content).writerows([["answer", "metadata"], ["a", nested], ["b", "{x"]])
+    (tmp_path / "a.csv").write_text(content.getvalue())
+    in_file = rows(read_samples("a.csv", base=tmp_path, rename={}))
+    in_memory = rows(
+        samples_from([{"answer": "a", "metadata": nested}, {"answer": "b", "metadata": "{x"}])
+    )
+    for found in (in_file, in_memory):
+        assert [json.loads(row["metadata"]) for row in found] == [
+            {"topic": "law", "n": 3, "nan": None, "wide": None, "of": {"a": [1]}},
+            {"metadata": "{x"},
+        ]
 
 
 def test_turns_whose_conversation_is_in_the_metadata() -> None:

@@ -3,6 +3,9 @@
 import json
 import os
 import random
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,6 +162,7 @@ def test_conditions_read_fields_and_metadata() -> None:
         ("latency_ms = 'fast'", "Could not convert string 'fast'"),
         ("read_text('secret.csv') = ''", "table function"),
         ("_row = 0", "_row"),
+        ("error(chr(10) || chr(10) || 'so')", "so"),
         ("CASE WHEN true THEN " * 330 + "true" + " END" * 330, "is nested too deeply"),
     ],
 )
@@ -230,6 +234,36 @@ def test_the_process_of_a_condition_ends_with_it() -> None:
     with pytest.raises(InputError):
         Condition("model = ", "p", ["model"])
     assert children(os.getpid()) <= before
+
+
+def test_the_process_of_a_condition_does_not_outlive_a_killed_run() -> None:
+    code = (
+        "import polars as pl; from claimflow.flows.samples.condition import Condition; "
+        "one = Condition('pg_sleep(60) IS NULL', 'p', []); print(one._process._process.pid); "
+        "import sys; sys.stdout.flush(); one.holds(pl.DataFrame({'sample_id': ['s']}))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        asked = int(run.stdout.readline())
+        time.sleep(0.5)
+        run.kill()
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{asked}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_conditions_see_integers_beyond_64_bits() -> None:
+    for values, expected in (
+        ([2**63, 5, 2**64 - 1, -1], {"s0", "s2"}),
+        ([2**63, 5, 0.5, -1], {"s0"}),
+    ):
+        samples = [{"id": f"s{n}", "answer": "a", "span": value} for n, value in enumerate(values)]
+        assert ids(choose(samples, where="span > 9000000000000000000")) == expected
+        assert len(ids(choose(samples, where="span IS NOT NULL"))) == 4
+    # Functions of times take no wider integers.
+    times = [{"id": "s0", "answer": "a", "t": 10**12}, {"id": "s1", "answer": "a", "t": -1}]
+    assert ids(choose(times, where="epoch_ms(t) > TIMESTAMP '2000-01-01'")) == {"s0"}
 
 
 def test_a_field_that_no_sample_has_is_an_error() -> None:
