@@ -30,7 +30,7 @@ function controls(rows, against, sliced) {
   const causes = distinct(rows.map((row) => row.causes));
   const bound = () => node("input", { type: "number", step: "any" });
   return [
-    control("Search", "text", node("input", { type: "search", placeholder: "ids, texts, claims" })),
+    control("Search", "text", node("input", { type: "search", placeholder: "ids, texts, claims", maxlength: 2000 })),
     control("Metric", "metric", options([["", "mean of all"], ...metrics.map((name) => [name, name])], null)),
     control("Score from", "from", bound()), control("Score to", "to", bound()),
     control("Status", "status", options([["scored", "scored"], ["undefined", "undefined"], ["failed", "failed"]], "any")),
@@ -54,7 +54,7 @@ function tests(value, found) {
     verdict: (row, wanted) => row.counts[wanted] > 0,
     failure: (row, wanted) => row.failures.has(wanted),
     cause: (row, wanted) => row.causes.has(wanted),
-    slice: (row, wanted) => { const [key, of] = JSON.parse(wanted); return String(row.metadata[key]) === of; },
+    slice: (row, wanted) => { const [key, of] = JSON.parse(wanted); return Object.hasOwn(row.metadata, key) && String(row.metadata[key]) === of; },
     status: (row, wanted) => [...row.scores].some(([name, one]) => one.status === wanted && (!metric || name === metric)),
     changed: (row, wanted) => (wanted === "flipped" ? row.flipped : row.differs === (wanted === "changed")),
   };

@@ -67,10 +67,12 @@ async function fromServer(what, parameters) {
 
 // The values of a metadata field: numbers if all of them are, otherwise texts, so that they can be sorted.
 function fieldIn(rows, field) {
-  const values = rows.map((row) => row.metadata[field] ?? null).filter((value) => value !== null);
+  // A field may have the name of a member that every object has.
+  const valueOf = ({ metadata }) => (Object.hasOwn(metadata, field) ? metadata[field] : null);
+  const values = rows.map(valueOf).filter((value) => value !== null);
   const numbers = values.every((value) => typeof value === "number");
   const shown = (value) => (numbers || typeof value === "string" ? value : JSON.stringify(value));
-  return (row) => ((row.metadata[field] ?? null) === null ? null : shown(row.metadata[field]));
+  return (row) => { const value = valueOf(row); return value === null ? null : shown(value); };
 }
 
 const scoreIn = (row, metric) => (row.scores.get(metric) || { score: null }).score;

@@ -100,7 +100,7 @@ def listed_samples(
             "asked": asked,
             "answer": answer,
             "mean": mean,
-            "metadata": json.loads(metadata),
+            "metadata": _metadata(metadata),
             "counts": {"entailed": 0, "contradicted": 0, "neutral": 0, "failed": 0}
             | dict(counts.get(name, [])),
             "scores": [
@@ -109,6 +109,15 @@ def listed_samples(
             ],
             "failures": [kind for (kind,) in failures.get(name, [])],
         }
+
+
+def _metadata(text: str) -> Any:
+    """The metadata of a sample, where integers that no browser can hold are texts."""
+    return json.loads(text, parse_int=lambda digits: _exact(int(digits)))
+
+
+def _exact(value: int) -> int | str:
+    return value if abs(value) < 2**53 else str(value)
 
 
 def matching_sample(store: Store, run_id: str, name: str) -> str | None:
@@ -183,7 +192,7 @@ def _read_batch(
     return {
         name: {
             **row,
-            "metadata": json.loads(row["metadata"]),
+            "metadata": _metadata(row["metadata"]),
             "sample_id": name,
             "claims": claims.get(name, []),
             "non_claims": non_claims.get(name, []),
