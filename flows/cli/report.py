@@ -1,5 +1,6 @@
 """`claimflow report`, `claimflow plot` and `claimflow view`: runs as documents, plots and pages."""
 
+import signal
 import sys
 from argparse import Namespace
 from contextlib import suppress
@@ -181,7 +182,7 @@ def _chart(store: "Store", run_id: str, options: Namespace) -> "Chart":
 
 
 def view(options: Namespace) -> int:
-    """Serve until Ctrl-C."""
+    """Serve until Ctrl-C or SIGTERM; what was labelled by then is in the read copy."""
     from claimflow.flows.store.store import store_version
     from claimflow.flows.viewer.server import ViewServer
 
@@ -193,6 +194,7 @@ def view(options: Namespace) -> int:
     except InputError as error:
         # The SQL page reads it all the same.
         write_message(f"claimflow: {error}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ViewServer(store, options.port) as server, suppress(KeyboardInterrupt):
         print(f"{server.url} shows {store.path}; stop it with Ctrl-C", flush=True)
         server.serve_forever()

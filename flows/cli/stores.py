@@ -85,8 +85,8 @@ def readable_store(options: Namespace) -> "Store":
         _warn(f"{copy} does not exist yet: reading the store itself when it is free")
     elif not is_current(store.path) and time.time() - store.path.stat().st_mtime > _QUIET:
         _warn(
-            f"{copy} is older than the store: the last run that wrote to it did not finish; "
-            "add --live to read the store itself"
+            f"{copy} is older than the store: what a run, a viewer or a command wrote last is not "
+            "in it; add --live to read the store itself"
         )
     return read_store(store.path)
 

@@ -35,10 +35,48 @@ _HEADERS: Final = {
 }
 
 
+class _ReadCopy:
+    """Brings the read copy of a store up to date after what the viewer wrote to the store."""
+
+    _PAUSE: Final = 2.0
+    """Seconds without a label after which the copy is written: the next label would wait for it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._copying, self._guard = threading.Lock(), threading.Lock()
+        self._timer: threading.Timer | None = None
+
+    def renew_after_pause(self) -> None:
+        """Write the copy when this has not been called for a moment; returns at once."""
+        with self._guard:
+            if self._timer:
+                self._timer.cancel()
+            self._timer = threading.Timer(self._PAUSE, self.renew_if_due)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def renew_if_due(self) -> None:
+        """Write the copy now if it would be written after a pause; wait while it is written."""
+        with self._copying:
+            with self._guard:
+                timer, self._timer = self._timer, None
+            if timer:
+                timer.cancel()
+                self._renew()
+
+    def renew(self) -> None:
+        """Write the copy now."""
+        with self._copying:
+            self._renew()
+
+    def _renew(self) -> None:
+        refresh_read_copy(live_store(self._store))
+
+
 class ViewServer(ThreadingHTTPServer):
     """Serves a store on the loopback address until it is shut down.
 
-    It writes nothing but labels and tags, and the read copy again when it ends.
+    It writes nothing but labels and tags, and the read copy after them.
 
     `key` authenticates a browser, `token` protects forms against cross-site request forgery.
     """
@@ -55,7 +93,7 @@ class ViewServer(ThreadingHTTPServer):
         store.wait = min(store.wait, STORE_SECONDS)
         self._changed = threading.Condition()
         self._answering = 0
-        self.wrote = False
+        self.read_copy = _ReadCopy(store)
         self.key, self.token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         try:
             super().__init__((ADDRESS, port), _RequestHandler)
@@ -82,8 +120,7 @@ class ViewServer(ThreadingHTTPServer):
         super().server_close()
         with self._changed:
             self._changed.wait_for(lambda: self._answering == 0, self._CLOSE_SECONDS)
-        if self.wrote:
-            refresh_read_copy(live_store(self.store))
+        self.read_copy.renew_if_due()
 
     @property
     def url(self) -> str:
@@ -181,13 +218,17 @@ class _RequestHandler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         request = Request(self.command, url.path, _first_values(url.query), form)
         server = self.server
-        if server.wrote and not url.path.startswith("/label"):
+        labels = url.path.startswith("/label")
+        if not labels:
             # The other pages read the copy.
-            refresh_read_copy(live_store(server.store))
-            server.wrote = False
+            server.read_copy.renew_if_due()
         response = handle_request(server.store, request, token=server.token)
-        written = self.command == "POST" and url.path in WRITTEN
-        server.wrote |= written and response.status == HTTPStatus.OK
+        if self.command == "POST" and url.path in WRITTEN and response.status == HTTPStatus.OK:
+            # Commands read the copy. A label must not wait for it.
+            if labels:
+                server.read_copy.renew_after_pause()
+            else:
+                server.read_copy.renew()
         return response
 
     def _send(self, response: Response) -> None:

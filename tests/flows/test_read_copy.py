@@ -319,8 +319,8 @@ def test_commands_read_the_copy_or_the_store_and_warn_of_an_old_copy(
     os.utime(store, (before, before))
     assert printed() == (
         "1",
-        f"claimflow: {copy} is older than the store: the last run that wrote to it did not finish; "
-        "add --live to read the store itself\n",
+        f"claimflow: {copy} is older than the store: what a run, a viewer or a command wrote last "
+        "is not in it; add --live to read the store itself\n",
     )
     copy.unlink()
     assert printed() == (

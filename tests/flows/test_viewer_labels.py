@@ -1,17 +1,21 @@
 """Labels and tags given in `claimflow view`: by keys, stored at once, by several people."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.store.read_copy import is_current, write_read_copy
+from claimflow.flows.store.read_copy import is_current, readable_store, write_read_copy
 from claimflow.flows.store.runs import tags
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.server import ViewServer
@@ -254,12 +258,61 @@ def test_hostile_texts_stay_text(browser: Browser, tmp_path: Path) -> None:
         assert page.locator("img").count() == 0
 
 
+def save_label(client: Client, token: str) -> None:
+    body = urlencode({"token": token, "row": "0", "label": "entailed"})
+    assert client.ask(address("/label/save"), method="POST", body=body)[0] == 200
+
+
 def test_the_read_copy_is_written_when_the_viewer_ends(judged: Judged) -> None:
     write_read_copy(judged.store)
     with serving(judged.store) as view:
-        body = urlencode({"token": view.token, "row": "0", "label": "entailed"})
-        assert Client(view).ask(address("/label/save"), method="POST", body=body)[0] == 200
+        save_label(Client(view), view.token)
     assert is_current(judged.store.path)
+
+
+def test_the_read_copy_is_written_soon_after_a_label(judged: Judged, view: ViewServer) -> None:
+    write_read_copy(judged.store)
+    save_label(Client(view), view.token)
+    latest = time.monotonic() + 60
+    while not is_current(judged.store.path):
+        assert time.monotonic() < latest
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_the_read_copy_is_written_when_a_signal_ends_the_viewer(
+    browser: Browser, judged: Judged, end: signal.Signals
+) -> None:
+    write_read_copy(judged.store)
+    command = [sys.executable, "-m", "claimflow", "view", "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--store", str(judged.store.path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[0]
+        with watched_page(browser) as page:
+            page.goto(url)
+            page.goto(urljoin(url, address("/label/sheet")))
+            page.keyboard.press("1")
+            expect(page.locator("#stored")).to_have_text("All labels are stored.")
+        process.send_signal(end)
+        assert process.wait(120) == 0
+    assert is_current(judged.store.path)
+
+
+def test_commands_know_a_tag_that_was_given_in_the_viewer(
+    judged: Judged, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_read_copy(judged.store)
+    named = ["--store", str(judged.store.path)]
+    with serving(readable_store(judged.store.path)) as view:
+        for do, code in (("add", 0), ("remove", 2)):
+            body = urlencode({"token": view.token, "tag": "good", "who": "ann", "do": do})
+            assert Client(view).ask("/tags?run=latest", method="POST", body=body)[0] == 200
+            # A command that finds an old copy would say so a minute later.
+            assert is_current(judged.store.path)
+            assert main(["show", "good", *named]) == code
+    assert "there is no run 'good'" in capsys.readouterr().err
 
 
 def test_tags_are_given_and_removed_with_who_and_when(
