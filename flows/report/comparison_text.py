@@ -106,15 +106,18 @@ def _left_out(metric: MetricDifference) -> str:
     """How many samples of each run are not compared, by reason."""
     a, b = _not_scored(metric.a), _not_scored(metric.b)
     if a == b:
-        return f"{a} in both" if a else ""
-    return "; ".join(f"{counts} in {side}" for side, counts in (("A", a), ("B", b)) if counts)
+        parts = [f"{a} in both"] if a else []
+    else:
+        parts = [f"{counts} in {side}" for side, counts in (("A", a), ("B", b)) if counts]
+    # A sample that one run lacks is in the other one.
+    lacking = (("A", metric.b.absent), ("B", metric.a.absent))
+    only = [f"{count:,} only in {side}" for side, count in lacking if count]
+    return "; ".join([*parts, *([", ".join(only)] if only else [])])
 
 
 def _not_scored(side: StatusCounts) -> str:
     counts = side._asdict()
-    return ", ".join(
-        f"{counts[name]:,} {name}" for name in ("undefined", "failed", "absent") if counts[name]
-    )
+    return ", ".join(f"{counts[name]:,} {name}" for name in ("undefined", "failed") if counts[name])
 
 
 def score_rows(comparison: Comparison, limit: int) -> list[tuple[str, ...]]:

@@ -125,13 +125,24 @@ def test_the_table_is_complete(literal: Store, capsys: pytest.CaptureFixture[str
     assert lines[0].endswith("p, 3 samples")
     assert lines[2] == "2 samples the same, 0 changed, 0 new, 1 removed"
     metric = "noise_sensitivity ↓ 1 0.500 0.750 +0.250 - - - unclear"
-    assert f"{metric} 1 failed, 1 absent in B" in lines
+    assert f"{metric} 1 failed in B; 1 only in A" in lines
     assert "2 scores changed" in lines
     assert "x noise_sensitivity 0.500 0.750 +0.250" in lines
     assert "verdict flipped chance 1" in lines
     assert "claim text changed chance 1" in lines
     assert "x: claim text changed (response_claims, chance): only in B" in lines
     assert not any("\x1b" in line or "\u202e" in line for line in lines)
+
+
+def test_samples_of_one_run_only_are_told_from_those_that_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    for scored in ({"x": 0.5, "y": "failed", "a": 0.5}, {"x": 0.5, "y": "failed", "b": 0.5}):
+        tables = {"samples": samples(list(scored)), "score": scores("recall", scored)}
+        put_run(store, tables)
+    lines = printed(store, capsys)
+    assert any(line.endswith("1 failed in both; 1 only in A, 1 only in B") for line in lines)
 
 
 def test_the_limit_is_stated(literal: Store, capsys: pytest.CaptureFixture[str]) -> None:
