@@ -200,6 +200,8 @@ def prune(options: Namespace) -> int:
     elif pruned.about is not None:
         about = float(f"{pruned.about:.2g}")
         print(f"the file has {pruned.before:,} bytes and would have about {about:,.0f}")
+        if not pruned.removed and about < pruned.before:
+            print("it shrinks by space that is free in it, and by rows that no run uses")
     return 0
 
 

@@ -1,6 +1,6 @@
 """What metrics and claims were over the runs of a pipeline, and what changed, for the viewer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from claimflow.flows.viewer.overview import (
     newest_means,
     past_mean,
 )
+from claimflow.stages.rows import Sample
 
 _LONG_TREND: Final = 100
 """Runs on the page of a metric."""
@@ -63,7 +64,7 @@ def trend(
     for row in found.iter_rows(named=True):
         before = made[rows[-1].run_id] if rows else {}
         gates = [GateLimit(**one) for one in row.pop("gates") or []]
-        changed = _changed(before, made[row["run_id"]])
+        changed = _changed(before, made[row["run_id"]], samples="samples: other ids or texts")
         rows.append(TrendRow(**row, gates=gates, changed=changed))
     return rows[::-1]
 
@@ -127,7 +128,8 @@ ORDER BY started_at DESC, run_id DESC LIMIT $most
 class ClaimRow(NamedTuple):
     """A verdict on a claim in a run, or `ABSENT`; `changed` says what differs from the run before.
 
-    `flipped` says that the run before has another verdict of the same step against the same text.
+    `before` is that run, None for the first one, and `flipped` says that it has another verdict of
+    the same step against the same text. Of the samples, `changed` says whether this one differs.
     """
 
     run_id: str
@@ -138,6 +140,7 @@ class ClaimRow(NamedTuple):
     reason: str | None
     flipped: bool
     changed: list[str]
+    before: str | None
 
 
 def claim_history(
@@ -166,6 +169,9 @@ def claim_history(
             connection, _RUNS_BEFORE, run=run_id, most=None if every else _LONG_TREND
         ).rows()[::-1]
         made = {one: step_provenance(connection, one) for one, _ in runs}
+        texts = read_table(
+            connection, _SAMPLE, runs=[one for one, _ in runs], sample=named or sample_id
+        ).rows_by_key("run_id", named=True, unique=True)
     judged = {(row["run_id"], row["step"], row["against"]): row for row in found.to_dicts()}
     before: dict[tuple[str, str], ClaimRow] = {}
     rows = []
@@ -174,12 +180,16 @@ def claim_history(
             row, earlier = judged.get((run, step, against)), before.get((step, against))
             if step not in made[run] or (row is None and earlier is None):
                 continue
-            changed = _changed(made[earlier.run_id], made[run]) if earlier else []
+            changed = []
+            if earlier:
+                of_sample = _sample_change(texts.get(earlier.run_id), texts.get(run))
+                changed = _changed(made[earlier.run_id], made[run], samples=of_sample)
             verdict = row["verdict"] if row else ABSENT
             flipped = earlier is not None and ABSENT not in (pair := {verdict, earlier.verdict})
             flipped = flipped and len(pair) == 2
             reason = row["reason"] if row else None
-            now = ClaimRow(run, started_at, step, against, verdict, reason, flipped, changed)
+            last = earlier.run_id if earlier else None
+            now = ClaimRow(run, started_at, step, against, verdict, reason, flipped, changed, last)
             before[step, against] = now
             rows.append(now)
     return rows[::-1]
@@ -195,10 +205,31 @@ ORDER BY started_at DESC, run_id DESC LIMIT $most
 """
 
 
-def _changed(before: dict[str, Provenance], now: dict[str, Provenance]) -> list[str]:
-    """How the steps of a run were made otherwise than those of another."""
+_FIELDS: Final = tuple(name for name in Sample.model_fields if name != "sample_id")
+
+_SAMPLE: Final = f"""
+SELECT run_id, {", ".join(f"hash({name}) AS {name}" for name in _FIELDS)} FROM samples
+WHERE sample_id = $sample AND run_id IN (SELECT unnest($runs::VARCHAR[]))
+"""
+
+
+def _sample_change(before: Mapping[str, int] | None, now: Mapping[str, int] | None) -> str:
+    """How a sample differs between two runs whose samples differ; None where a run lacks it."""
+    if before is None or now is None:
+        return "this sample: " + ("not in this run" if now is None else "not in the run before")
+    fields = [name for name in _FIELDS if before[name] != now[name]]
+    return f"this sample: {', '.join(fields)}" if fields else "samples: only others, not this one"
+
+
+def _changed(
+    before: dict[str, Provenance], now: dict[str, Provenance], *, samples: str
+) -> list[str]:
+    """How the steps of a run were made otherwise than those of another.
+
+    `samples` is said where the samples differ.
+    """
     return [
-        "samples: other ids or texts" if one.step == "samples" else step_change_text(one)
+        samples if one.step == "samples" else step_change_text(one)
         for one in step_changes(before, now)
         if one.causes or one.edits or (one.step == "samples" and not one.same)
     ]

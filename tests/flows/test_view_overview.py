@@ -331,8 +331,8 @@ def test_a_claim_has_its_verdicts_over_the_runs(tmp_path: Any) -> None:
     assert [row.run_id for row in rows] == made[::-1]
     assert [row.verdict for row in rows] == ["contradicted", "entailed", "entailed"]
     assert [row.flipped for row in rows] == [True, False, False]
-    assert rows[0].changed == ["samples: other ids or texts", "judged: prompt"]
-    assert rows[2].changed == []
+    assert rows[0].changed == ["samples: only others, not this one", "judged: prompt"]
+    assert [row.before for row in rows] == [made[1], made[0], None]
     (row, *_) = claim_history(store, made[0], hostile, "Another one.")
     assert (row.verdict, row.reason) == ("failed", "it was timeout")
     assert claim_history(store, made[0], hostile, "No such claim.") == []
@@ -345,10 +345,37 @@ def test_a_claim_has_its_verdicts_over_the_runs(tmp_path: Any) -> None:
     assert status == 200
     assert "flipped" in page
     assert "judged: prompt" in page
+    assert page.count("the first run here") == 1
     assert "<script" not in page
     assert lost == [404, 404]
     table = list(csv.DictReader(io.StringIO(text)))
     assert [row["verdict"] for row in table] == ["contradicted", "entailed", "entailed"]
+
+
+def test_the_history_of_a_claim_says_what_changed_of_its_sample(tmp_path: Any) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    made = []
+    for response, metadata, names in (
+        ("Kept.", "{}", ["one"]),
+        ("Kept.", "{}", ["one", "two"]),
+        ("Kept, too.", '{"k": 1}', ["one", "two"]),
+        ("Kept, too.", '{"k": 1}', ["two"]),
+        ("Kept.", "{}", ["one", "two"]),
+    ):
+        present = ["Kept."] if "one" in names else []
+        tables = {
+            "samples": samples(names, response=response, metadata=metadata),
+            "response_claims": claims({"one": present}),
+            "judged": verdicts({("one", claim): "entailed" for claim in present}),
+        }
+        made.append(put_run(store, tables))
+    assert [row.changed for row in claim_history(store, made[0], "one", "Kept.")] == [
+        ["this sample: not in the run before"],
+        ["this sample: not in this run"],
+        ["this sample: response, metadata"],
+        ["samples: only others, not this one"],
+        [],
+    ]
 
 
 def test_a_run_in_progress_shows_how_far_it_is(tmp_path: Any) -> None:
