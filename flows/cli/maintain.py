@@ -197,12 +197,19 @@ def prune(options: Namespace) -> int:
         print(f"with them: {', '.join(told)}")
     if pruned.after is not None:
         print(f"the file had {pruned.before:,} bytes and has {pruned.after:,}")
-    elif pruned.about is not None:
-        about = float(f"{pruned.about:.2g}")
-        print(f"the file has {pruned.before:,} bytes and would have about {about:,.0f}")
-        if not pruned.removed and about < pruned.before:
-            print("it shrinks by space that is free in it, and by rows that no run uses")
+    elif pruned.saving is not None:
+        free, unused = pruned.saving
+        about = _rounded(max(0, pruned.before - free - unused))
+        print(f"the file has {pruned.before:,} bytes and would have about {about}")
+        whose = (("are free already", free), ("are of rows that no kept run uses", unused))
+        parts = [f"about {_rounded(size)} bytes {what}" for what, size in whose if size]
+        if parts:
+            print(f"of it {', '.join(parts)}")
     return 0
+
+
+def _rounded(size: int) -> str:
+    return f"{float(f'{size:.2g}'):,.0f}"
 
 
 def verify(options: Namespace) -> int:

@@ -40,13 +40,20 @@ class Retention(NamedTuple):
     pipeline: str | None = None
 
 
+class Saving(NamedTuple):
+    """About how many bytes the file would lose: free blocks, and rows that no kept run uses."""
+
+    free: int
+    unused: int
+
+
 class Pruned(NamedTuple):
     """What was or would be removed, in numbers, and the bytes of the file before and after.
 
     `exempt` are the runs that are kept though they are old: with their tags, or None where a gate
     of a kept run compared with it. `emptied` counts the calls that stay without their texts,
     `replies` what was said to calls, `results` what local models found, such as embeddings.
-    `after` is None where nothing was removed, and `about` an estimate of it.
+    `after` is None where nothing was removed, and `saving` what would be saved.
     """
 
     removed: list[str]
@@ -60,7 +67,7 @@ class Pruned(NamedTuple):
     results: int
     before: int
     after: int | None
-    about: int | None
+    saving: Saving | None
 
 
 def prune(
@@ -77,7 +84,7 @@ def prune(
     if dry_run:
         with store.reading(config=bounded(memory)) as connection:
             found = _select(connection, store, retention, before)
-            return found._replace(about=max(0, before - _bytes_to_free(connection)))
+            return found._replace(saving=_saving(connection))
     # Of an older schema version it is migrated here.
     with store.writing():
         pass
@@ -275,15 +282,12 @@ def _count(connection: duckdb.DuckDBPyConnection, before: int) -> Pruned:
         results=count("audit.replies", f"{forgotten} AND tool <> 'judge'"),
         before=before,
         after=None,
-        about=None,
+        saving=None,
     )
 
 
-def _bytes_to_free(connection: duckdb.DuckDBPyConnection) -> int:
-    """About how many bytes of the file pruning gives back: free blocks, and rows by their share.
-
-    The rows of a table count alike, though some are longer.
-    """
+def _saving(connection: duckdb.DuckDBPyConnection) -> Saving:
+    """What pruning gives back; the rows of a table count alike, though some are longer."""
     ((block, free),) = connection.execute(
         "SELECT block_size, free_blocks FROM pragma_database_size() "
         "WHERE database_name = current_database()"
@@ -294,12 +298,12 @@ def _bytes_to_free(connection: duckdb.DuckDBPyConnection) -> int:
         for table in _kept_rows()
     )
     sizes = dict(connection.execute(_SIZES.format(segments=segments), {"block": block}).fetchall())
-    total = float(block * free)
+    unused = 0.0
     for table, kept in _kept_rows().items():
         counts = f"SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM ({kept}))"
         ((rows, stay),) = connection.execute(counts).fetchall()
-        total += sizes.get(table, 0) * (1 - stay / rows) if rows else 0
-    return round(total)
+        unused += sizes.get(table, 0) * (1 - stay / rows) if rows else 0
+    return Saving(block * free, round(unused))
 
 
 # A block holds segments of several columns and tables: one reaches up to the next one.

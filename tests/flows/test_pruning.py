@@ -433,7 +433,7 @@ def test_prune_prints_what_it_removed_and_renews_the_read_copy(
     begun += " and would have about "
     out = capsys.readouterr().out
     assert out.startswith(begun)
-    about = int(out.removeprefix(begun).replace(",", ""))
+    about = int(out.removeprefix(begun).partition("\n")[0].replace(",", ""))
     assert main(asked) == 0
     assert capsys.readouterr().out == (
         "  old\n1 run removed, 1 kept\n"
@@ -443,12 +443,30 @@ def test_prune_prints_what_it_removed_and_renews_the_read_copy(
     assert is_current(store.path)
 
 
+def test_prune_says_why_a_file_would_shrink_without_a_run_removed(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add(store, "only")
+    asked = ["prune", "--keep-runs", "9", "--dry-run", "--store", str(store.path)]
+    for query in ("CREATE TABLE large AS SELECT uuid() FROM range(300_000)", "DROP TABLE large"):
+        with store.writing() as connection:
+            connection.execute(query)
+    assert main(asked) == 0
+    begun, _, about = capsys.readouterr().out.rpartition("of it about ")
+    assert begun.startswith("0 runs would be removed, 1 kept\nthe file has ")
+    size, _, words = about.partition(" ")
+    assert words == "bytes are free already\n"
+    assert int(size.replace(",", "")) > 300_000 * 16 * 0.9
+
+
 def test_prune_names_what_goes_with_a_run(
     judged: Judged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["prune", "--keep-runs", "1", "--dry-run", "--store", str(judged.store.path)]
     assert main(asked) == 0
-    assert "with them: 4 tables, 8 rows, 1 call's texts\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "with them: 4 tables, 8 rows, 1 call's texts\n" in out
+    assert " bytes are of rows that no kept run uses\n" in out
     assert main([*asked, "--replies"]) == 0
     assert "8 rows, 1 call, 3 replies\n" in capsys.readouterr().out
     Ledger(judged.store).remember("entailment", {str(UUID(int=1)): b"1", str(UUID(int=2)): b"2"})
