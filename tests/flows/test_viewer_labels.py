@@ -22,6 +22,7 @@ from claimflow.flows.viewer.server import ViewServer
 from tests.endpoint.server import serve
 from tests.flows.judged import CLAIMS, Judged, sample
 from tests.flows.locked_store import LockedStore
+from tests.flows.recorded_runs import claims, put_run, samples, verdicts
 from tests.flows.viewing import Client, serving, watched_page
 
 KEYS = dict(zip(CLAIMS, "123", strict=True))
@@ -133,6 +134,29 @@ def test_people_label_by_keys_and_their_labels_are_stored(
     printed = capsys.readouterr().out
     assert "9 of 9 rows labelled by labels of 6 texts, 2 adjudicated" in printed
     assert "ann: 6 labels, bob: 6 labels" in printed
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_the_choice_of_what_is_labelled_can_be_read(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    tables = {
+        "samples": samples(["one"]),
+        "response_claims": claims({"one": ["Kept."]}),
+        "response_in_the_reference": verdicts({("one", "Kept."): "entailed"}),
+    }
+    run_id = put_run(store, tables, pipeline="answers")
+    viewport: Any = {"width": width, "height": 800}
+    with serving(store) as view, watched_page(browser, viewport=viewport) as page:
+        opened(page, view, "/label")
+        wide = "e => [e.clientWidth, (e.style.maxWidth = 'none', e.clientWidth)]"
+        for name, text in (("run", f"answers {run_id}"), ("what", "response_in_the_reference")):
+            choice = page.locator(f"select[name={name}]")
+            expect(choice).to_contain_text(text)
+            shown, needed = choice.evaluate(wide)
+            assert shown == needed > 240
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_label_is_changed_commented_and_taken_back(
