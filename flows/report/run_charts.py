@@ -72,15 +72,31 @@ def step_chart(store: Store, run_id: str, step: str) -> Chart:
 
 
 def comparison_of_runs(found: Comparison) -> Chart:
-    """The differences of the means of two runs, with their intervals."""
+    """The differences of the means of two runs, with their intervals.
+
+    The title names the metrics, up to three of them.
+    """
     chart = comparison_chart(found.metrics)
     counts = [one.difference.samples for one in found.metrics if one.difference]
     units = f", in units of {found.by}" if found.by else ""
     return chart.titled(
-        "Differences of the means from run A to run B",
+        f"{_differences_text([one.metric for one in found.metrics])} from run A to run B",
         *(_side_text(side, run) for side, run in (("A", found.a), ("B", found.b))),
         f"n = {_range(counts)} samples scored in both{units}, {_INTERVALS}",
     )
+
+
+_NAMED: Final = 3
+"""Metrics that a title names; of more it says how many."""
+
+
+def _differences_text(metrics: Sequence[str]) -> str:
+    if len(metrics) == 1:
+        return f"Difference of the mean of {metrics[0]}"
+    if not 0 < len(metrics) <= _NAMED:
+        return f"Differences of the means of {len(metrics):,} metrics"
+    *first, last = metrics
+    return f"Differences of the means of {', '.join(first)} and {last}"
 
 
 def _side_text(side: str, run: RunFacts) -> str:

@@ -13,6 +13,7 @@ import pytest
 import claimflow
 from claimflow.flows.cli.main import main
 from claimflow.flows.quality.agreement import IntervalEstimate
+from claimflow.flows.quality.comparison import compare
 from claimflow.flows.quality.corrected_rates import Bin
 from claimflow.flows.quality.metric_differences import MetricDifference, StatusCounts
 from claimflow.flows.quality.paired_statistics import PairedDifference
@@ -26,6 +27,7 @@ from claimflow.flows.report.plots import (
     reliability_chart,
     trend_chart,
 )
+from claimflow.flows.report.run_charts import comparison_of_runs
 from claimflow.flows.report.run_document import PastMean, RunDocument
 from claimflow.flows.report.table_plots import LOOKS, Series, bar_chart, xy_chart
 from claimflow.flows.report.vega_lite import Chart
@@ -453,7 +455,7 @@ def test_what_leaves_a_page_has_a_title_with_run_and_count(store: Store, tmp_pat
     assert re.fullmatch(f"2 runs, the last is {of_run}", run)
     assert count == "n = 2 scored samples in each run, 95 % intervals"
     title, a, b, count = heading("--against", "previous", "recall", "noise")
-    assert title == "Differences of the means from run A to run B"
+    assert {"noise", "recall"} <= set(title.split())
     assert a.startswith(f"A: run {first}, ")
     assert b.startswith(f"B: run {second}, ")
     assert count == "n = 1 to 2 samples scored in both, 95 % intervals"
@@ -472,6 +474,21 @@ def test_a_chart_in_python_tells_its_title_and_form(store: Store) -> None:
     assert repr(result.plot("noise")).endswith("; n = 1 scored of 2 samples (histogram)>")
     assert repr(result.plot("recall", kind="trend")).endswith(", 95 % intervals (trend)>")
     assert repr(result.plot(against="previous")).endswith(" (differences)>")
+
+
+def test_the_title_of_a_comparison_names_up_to_three_metrics(store: Store) -> None:
+    result = claimflow.connect(store.path).result()
+
+    def title(*metrics: str) -> str:
+        text: str = result.diff("previous").plot(*metrics).spec["title"]["text"]
+        return text
+
+    assert title("recall") == "Difference of the mean of recall from run A to run B"
+    assert result.plot("recall", against="previous").spec["title"]["text"] == title("recall")
+    assert {"empty", "noise", "recall"} <= set(title().replace(",", "").split())
+    found = compare(store, *sorted(all_runs(store)["run_id"]))
+    many = comparison_of_runs(found._replace(metrics=[*found.metrics, found.metrics[0]]))
+    assert many.spec["title"]["text"] == "Differences of the means of 4 metrics from run A to run B"
 
 
 def test_without_the_extra_a_specification_can_be_written(
