@@ -1,4 +1,7 @@
-"""Charts of the columns of any table: bars, points, and lines that join them."""
+"""Charts of the columns of any table: bars, points, and lines that join them.
+
+Whole numbers are `int`: their axis has no label between two of them.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -34,7 +37,7 @@ LOOKS: Final = (
 
 
 class Series(NamedTuple):
-    """What a table is divided by into lines: the title, and the name for each point."""
+    """What a table is divided by: the title, and the name for each point or bar."""
 
     title: str
     names: Sequence[str]
@@ -45,36 +48,83 @@ def bar_chart(
     *,
     label: str,
     title: str | None = None,
+    series: Series | None = None,
     leads_to: Sequence[str | None] = (),
 ) -> Chart:
     """A bar for each name and finite value, from 0, in the given order.
 
-    `label` is the title of the axis of values and `title` of that of names; each bar is 24 pixels
-    high. `leads_to` has the address for each bar, or None.
+    `label` is the title of the axis of values and `title` of that of names; a row of the plot is 24
+    pixels high, or higher. With `series`, of at most ten names, the bars of equal names stand in
+    one row; each has a colour and, at its end, a sign, which a legend explains. `leads_to` has the
+    address for each bar, or None.
     """
-    beside = differing([name for name, _ in bars])
+    named = [name for name, _ in bars]
+    shown = _shown_names(series.names) if series else [""] * len(bars)
+    beside = _differing_rows(named, shown)
     rows: list[Part] = [
-        {"name": one, "value": value, "told": f"{name}: {told_number(value)}"}
-        for one, (name, value) in zip(beside, bars, strict=True)
+        {
+            "name": one,
+            "value": value,
+            "told": f"{name}{', ' if of else ''}{of}: {told_number(value)}",
+        }
+        for one, (name, value), of in zip(beside, bars, shown, strict=True)
     ]
     led = _lead_on(rows, leads_to)
-    y = names("name", title, beside)
+    places = list(dict.fromkeys(beside))
+    y = names("name", title, places)
     y["scale"] |= {"padding": 0.3}
-    x = numbers("value", label, [0.0, *(value for _, value in bars)])
-    from_0 = {"x2": {"datum": 0}}
+    x = numbers("value", label, [0, *(value for _, value in bars)])
+    looks: Part = {}
+    signs: Part = {}
+    height = ROW
+    if series:
+        looks, signs = _series_looks(rows, series, shown)
+        if len(places) < len(rows):
+            every = list(dict.fromkeys(shown))
+            offset = {"yOffset": {"field": "series", "type": "nominal", "sort": every}}
+            looks, signs = looks | offset, signs | offset
+            height = max(ROW, _GROUPED * len(every))
+    from_0 = {"x2": {"datum": 0}} | looks
     layers = [marks("bar", from_0, where="!datum.link", told=True)]
     if led:
         # The whole row can be hit, since a bar may be a pixel wide.
-        row = links("rect", {"x": {"value": 0}, "x2": {"value": "width"}})
+        whole = {"x": {"value": 0}, "x2": {"value": "width"}}
+        row = links("rect", whole | {key: looks[key] for key in looks if key == "yOffset"})
         layers += [marks("bar", from_0, where="datum.link"), row]
+    if series:
+        # Beyond the end of its bar, where its shape is seen.
+        for where, beyond in (("datum.value >= 0", 8), ("datum.value < 0", -8)):
+            sign = marks("point", signs, where=where, size=60, filled=True, xOffset=beyond)
+            layers.append(sign)
     return Chart(
         "bars",
-        f"{label}; bars: {len(bars):,}",
-        (360, ROW * max(len(bars), 1)),
+        f"{label}; bars: {len(bars):,}{_among(series, shown)}",
+        (360, height * max(len(places), 1)),
         layers,
         data={"values": rows},
         encoding={"x": x, "y": y},
     )
+
+
+_GROUPED: Final = 16
+"""Pixels of the place of each bar in a row of several, the space between rows included."""
+
+
+def _differing_rows(named: Sequence[str], series: Sequence[str]) -> list[str]:
+    """The names as `differing` has them, in which those of two series may be equal."""
+    of_series: dict[str, list[int]] = {}
+    for at, of in enumerate(series):
+        of_series.setdefault(of, []).append(at)
+    found = list(named)
+    for places in of_series.values():
+        for at, name in zip(places, differing([named[at] for at in places]), strict=True):
+            found[at] = name
+    return found
+
+
+def _among(series: Series | None, shown: Sequence[str]) -> str:
+    """How many series a chart has, in the text that is read aloud of it."""
+    return f"; {series.title}: {len(set(shown)):,}" if series else ""
 
 
 def _lead_on(rows: Sequence[Part], addresses: Sequence[str | None]) -> bool:
@@ -133,10 +183,9 @@ def xy_chart(
     if led:
         layers += [marks(kind, looks, where="datum.link", size=size, filled=True)]
         layers += [links("circle", size=150)]
-    among = f"; {series.title}: {len(set(shown)):,}" if series else ""
     return Chart(
         "line" if joined else "points",
-        f"{titles[1]} by {titles[0]}; points: {len(rows):,}{among}",
+        f"{titles[1]} by {titles[0]}; points: {len(rows):,}{_among(series, shown)}",
         (640, 240),
         layers,
         data={"values": rows},
@@ -154,7 +203,7 @@ def _shown_names(texts: Sequence[str]) -> list[str]:
 
 
 def _series_looks(rows: Sequence[Part], series: Series, shown: Sequence[str]) -> tuple[Part, Part]:
-    """How lines and how points of the series look, whose names the rows get."""
+    """How lines or bars, and how points of the series look, whose names the rows get."""
     for row, name in zip(rows, shown, strict=True):
         row["series"] = name
     every = list(dict.fromkeys(shown))

@@ -236,15 +236,29 @@ def links(kind: str, encoding: Part | None = None, **looks: Any) -> Part:
 
 
 def numbers(field: str, title: str | None, values: Sequence[float | None], **axis: Any) -> Part:
-    """An axis of numbers over the values, which need not begin at 0."""
+    """An axis of numbers over the values, which need not begin at 0.
+
+    Where all of them are `int`, the labels are whole numbers.
+    """
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=1.0)
     looks = {"tickCount": 6, "format": ",.6~g", "grid": True, **axis}
     scale: Part = {"zero": False, "nice": looks["tickCount"]}
+    if known and all(isinstance(value, int) for value in known):
+        looks |= _whole(int(low), int(high))
     if high - low < 1e-9 * max(abs(low), abs(high), 1e-3):
         around = abs(low) / 10 or 0.5
         scale = {"zero": False, "domain": [low - around, high + around]}
     return {"field": field, "type": "quantitative", "title": title, "scale": scale, "axis": looks}
+
+
+def _whole(low: int, high: int) -> Part:
+    """How an axis looks that counts: no label between two whole numbers."""
+    looks: Part = {"tickMinStep": 1, "format": ",d"}
+    if high - low <= 6:
+        # The Vega of `vl_convert` makes steps that are shorter than `tickMinStep`.
+        looks["values"] = list(range(low, high + 1))
+    return looks
 
 
 ROW: Final = 24

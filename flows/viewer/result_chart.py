@@ -54,7 +54,8 @@ def result_chart(
 
     By default the first column of times is x, else the first of differing texts, else the first
     column. Times make a line, texts bars, and numbers points. A line joins no rows that differ in a
-    column of texts whose values come again at another x. `links` has the address that each row
+    column of texts whose values come again at another x; bars of equal names are told apart by
+    such texts. `links` has the address that each row
     leads to, or None; `rows` says in words which rows of the result `frame` has.
     """
     xs = [name for name, kind in frame.schema.items() if _is_axis(kind)]
@@ -71,9 +72,9 @@ def result_chart(
     most = _BARS if kind == "bars" else _NAMES if _is_text(frame.schema[x]) else None
     notes = [_rows_note(found.height, frame.height, rows, most)]
     divided: list[int] = []
-    if kind != "bars" and asked.series in texts:
+    if asked.series in texts:
         divided = [texts.index(asked.series)]
-    elif kind == "line":
+    elif kind == "line" or (kind == "bars" and found["x"].is_duplicated().any()):
         divided = _dividing(found, len(texts))
     if divided:
         found, left_out = _with_series(found, divided)
@@ -84,7 +85,8 @@ def result_chart(
     title = f"{x} (UTC)" if frame.schema[x] == pl.Datetime else x
     series = ", ".join(texts[at] for at in divided)
     # Where no row has both values it is empty, so that another choice can be made.
-    chart = _drawn(found, kind, (title, y), series)
+    whole = _is_whole(frame.schema[x]), _is_whole(frame.schema[y])
+    chart = _drawn(found, kind, (title, y), series, whole)
     choice = ChartChoice(kind, x, y, series or "none")
     return ResultChart(chart, "; ".join(notes), choice, xs, ys, texts)
 
@@ -122,6 +124,11 @@ def _is_time(kind: pl.DataType) -> bool:
 
 def _is_text(kind: pl.DataType) -> bool:
     return kind in (pl.String, pl.Boolean, pl.Enum)
+
+
+def _is_whole(kind: pl.DataType) -> bool:
+    # A sum of whole numbers is a decimal number without decimals.
+    return kind.is_integer() or (isinstance(kind, pl.Decimal) and kind.scale == 0)
 
 
 def _is_axis(kind: pl.DataType) -> bool:
@@ -207,18 +214,30 @@ def _has_several(pairs: pl.DataFrame) -> bool:
     return pairs.schema["x"] != pl.String and bool(pairs["x"].is_duplicated().any())
 
 
-def _drawn(pairs: pl.DataFrame, kind: str, titles: tuple[str, str], of: str) -> Chart:
-    values = [float(value) for value in pairs["y"]]
+def _drawn(
+    pairs: pl.DataFrame,
+    kind: str,
+    titles: tuple[str, str],
+    of: str,
+    whole: tuple[bool, bool],
+) -> Chart:
+    """The chart of the pairs; `whole` says whether x and y are whole numbers."""
+    values = _numbers(pairs["y"], whole=whole[1])
     links = pairs["link"].to_list()
+    series = Series(of, pairs["series"].to_list()) if "series" in pairs.columns else None
     if kind == "bars":
         bars = list(zip(pairs["x"].to_list(), values, strict=True))
-        return bar_chart(bars, label=titles[1], title=titles[0], leads_to=links)
-    series = Series(of, pairs["series"].to_list()) if "series" in pairs.columns else None
+        return bar_chart(bars, label=titles[1], title=titles[0], series=series, leads_to=links)
+    numeric = pairs.schema["x"].is_numeric()
     return xy_chart(
-        pairs["x"].to_list(),
+        _numbers(pairs["x"], whole=whole[0]) if numeric else pairs["x"].to_list(),
         values,
         titles=titles,
         joined=kind == "line",
         series=series,
         leads_to=links,
     )
+
+
+def _numbers(column: pl.Series, *, whole: bool) -> list[float]:
+    return [int(value) if whole else float(value) for value in column]

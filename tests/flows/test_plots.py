@@ -212,6 +212,46 @@ def test_bars_begin_at_zero_and_equal_names_have_their_own() -> None:
     assert {"more", "less", "more (2)", "<b>"} <= set(words(picture))
 
 
+def test_bars_of_equal_names_stand_in_one_row_and_a_legend_tells_them_apart() -> None:
+    bars = [("x", 4), ("y", 2), ("x", 3), ("y", -1), ("y", 1)]
+    series = Series("of", [HOSTILE, HOSTILE, "b", "b", "b"])
+    chart = bar_chart(bars, label="n", series=series)
+    picture = drawn(chart)
+    assert told(picture)[:4] == [f"x, {HOSTILE}: 4", f"y, {HOSTILE}: 2", "x, b: 3", "y, b: −1"]
+    texts = words(picture)
+    # Equal names of one series have rows of their own.
+    assert [texts.count(one) for one in ("x", "y", "y (2)", "of", HOSTILE, "b")] == [1] * 6
+    marks = picture.findall(f".//{SPACE}path[@role='graphics-symbol']")
+    tops = [float(re.findall(r"M[\d.-]+,([\d.]+)", mark.get("d", ""))[0]) for mark in marks]
+    assert len(set(tops)) == 5
+    assert len({mark.get("fill") for mark in marks}) == 2
+    # Signs stand beside the bars: positive numbers on the right, negative ones on the left.
+    signs = [
+        mark
+        for group in picture.iter(f"{SPACE}g")
+        if "mark-symbol role-mark" in group.get("class", "")
+        for mark in group
+    ]
+    assert len({mark.get("d") for mark in signs}) == 2
+    assert len(signs) == 5
+    assert chart.about == "n; bars: 5; of: 2"
+    # Names that differ have rows as high as those of bars without series.
+    apart = bar_chart([("x", 4), ("y", 2)], label="n", series=Series("of", ["a", "b"]))
+    assert apart.spec["height"] == bar_chart([("x", 4), ("y", 2)], label="n").spec["height"]
+
+
+@pytest.mark.parametrize("most", [1, 3, 5, 7, 1_234_567])
+def test_whole_numbers_have_whole_labels(most: int) -> None:
+    for chart in (
+        bar_chart([("a", most), ("b", 1)], label="n"),
+        xy_chart([1, most + 1], [1, most], titles=("t", "n"), joined=True),
+    ):
+        labels = [word for word in words(drawn(chart)) if word[0].isdigit()]
+        assert labels
+        assert len(set(labels)) >= len(labels) / 2
+        assert all(re.fullmatch(r"\d{1,3}(,\d{3})*", label) for label in labels)
+
+
 @pytest.mark.parametrize(
     ("x", "first"),
     [

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from http.client import HTTPConnection
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import polars as pl
@@ -218,6 +219,34 @@ def test_at_most_ten_series_are_drawn_and_the_others_are_named(client: Client) -
     assert note(part) == "36 rows; 10 of 12 series, left out: metric 10, metric 11"
     many = note(charted(client, METRICS.format(metrics=40)))
     assert many.endswith("metric 28, metric 29 and 10 more")
+
+
+BARS = """
+SELECT 'verdict ' || i AS verdict, 'step ' || m AS step, 1 + i AS claims
+FROM range(2) AS t(i), range(2) AS u(m) ORDER BY m, i
+"""
+
+
+def test_bars_of_equal_names_are_told_apart_by_the_other_text(client: Client) -> None:
+    def rows(part: str) -> list[dict[str, Any]]:
+        ((data,),) = [re.findall(r"data-chart='([^']*)'", part)]
+        found: list[dict[str, Any]] = json.loads(unescape(data))["data"]["values"]
+        return found
+
+    for part in (charted(client, BARS), charted(client, BARS, kind="bars", series="step")):
+        assert {row["name"] for row in rows(part)} == {"verdict 0", "verdict 1"}
+        assert {row["series"] for row in rows(part)} == {"step 0", "step 1"}
+    # Nothing in the result tells these apart.
+    alone = charted(client, "SELECT * FROM (VALUES ('a', 1), ('a', 2)) AS t(v, n)")
+    assert {row["name"] for row in rows(alone)} == {"a", "a (2)"}
+
+
+@pytest.mark.parametrize("count", ["count(*)", "sum(i)", "i"])
+def test_columns_of_whole_numbers_have_whole_labels(client: Client, count: str) -> None:
+    group = "" if count == "i" else "GROUP BY ALL"
+    part = charted(client, f"SELECT 'v ' || i AS v, {count} AS n FROM range(2) AS t(i) {group}")
+    assert '"format":",d"' in part
+    assert '"format":",d"' not in charted(client, "SELECT 'v ' || i, i + 0.5 FROM range(2) AS t(i)")
 
 
 def test_a_line_that_would_be_wrong_is_points(client: Client) -> None:
