@@ -42,7 +42,9 @@ SORTS: Final = {
 class Headline(NamedTuple):
     """A metric of a pipeline: its newest mean, and the change since the run before with one.
 
-    The change is over the samples scored in both, and `finding` that of `claimflow diff`.
+    The change with its 95 % interval is over the samples scored in both, and `finding` that of
+    `claimflow diff`. `before` is the run before, and `moved` the number of metrics that moved
+    since, for which p is corrected.
     """
 
     scores: str
@@ -51,9 +53,18 @@ class Headline(NamedTuple):
     lower: bool
     newest: PastMean
     of: int
+    before: str | None
     change: float | None
+    change_low: float | None
+    change_high: float | None
     finding: Finding
+    moved: int
     plot: Sparkline | None
+
+    @property
+    def blurred(self) -> bool:
+        """Whether the change is unclear, and p is corrected for further metrics."""
+        return self.change is not None and self.finding == "unclear" and self.moved > 1
 
 
 class PipelineRuns(NamedTuple):
@@ -242,29 +253,27 @@ def _headlines(store: Store, means: pl.DataFrame, shown: pl.DataFrame) -> Iterat
     for row in shown.iter_rows(named=True):
         same = (pl.col("scores") == row["scores"]) & (pl.col("metric") == row["metric"])
         past = [past_mean(one) for one in means.filter(same).iter_rows(named=True)]
-        change, finding = _change(store, past, row["name"])
+        before = next((one.run_id for one in past[-2::-1] if one.mean is not None), None)
+        compared = {} if before is None else _differences(store, before, past[-1].run_id)
+        found = compared.get(row["name"])
+        change = found.difference if found else None
+        tested = [one.difference for one in compared.values() if one.difference]
+        moved = [one for one in tested if one.p is not None and not one.unchanged]
         yield Headline(
-            row["scores"],
-            row["metric"],
-            row["name"],
-            row["lower"],
-            past[-1],
-            row["n"],
-            change,
-            finding,
-            sparkline(past[-SMALL_TREND:], row["metric"]),
+            scores=row["scores"],
+            metric=row["metric"],
+            name=row["name"],
+            lower=row["lower"],
+            newest=past[-1],
+            of=row["n"],
+            before=before,
+            change=change.mean if change else None,
+            change_low=change.low if change else None,
+            change_high=change.high if change else None,
+            finding=found.finding if found else "unclear",
+            moved=len(moved),
+            plot=sparkline(past[-SMALL_TREND:], row["metric"]),
         )
-
-
-def _change(store: Store, past: Sequence[PastMean], name: str) -> tuple[float | None, Finding]:
-    """The difference from the run before with a mean, over the samples scored in both."""
-    before = [one for one in past[:-1] if one.mean is not None]
-    if not before or past[-1].mean is None:
-        return None, "unclear"
-    found = _differences(store, before[-1].run_id, past[-1].run_id).get(name)
-    if found is None or found.difference is None:
-        return None, "unclear"
-    return found.difference.mean, found.finding
 
 
 @lru_cache(maxsize=32)

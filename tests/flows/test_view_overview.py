@@ -12,7 +12,12 @@ import polars as pl
 import pytest
 
 from claimflow.flows.quality.comparison import compare
-from claimflow.flows.report.formatting import escape_controls, format_duration
+from claimflow.flows.report.formatting import (
+    escape_controls,
+    format_difference,
+    format_duration,
+    format_interval,
+)
 from claimflow.flows.store import runs
 from claimflow.flows.store.artifacts import ArtifactWriter, Provenance
 from claimflow.flows.store.runs import add_tag
@@ -99,6 +104,33 @@ def test_the_change_is_that_of_the_comparison(tmp_path: Any) -> None:
     runs = [run["run_id"] for run in pipelines(store)[0].runs]
     compared = {found.metric: found for found in compare(store, runs[1], runs[0]).metrics}
     assert one.finding == compared[one.name].finding
+
+
+@pytest.mark.parametrize("metrics", [["m"], ["m", "n", "o"]])
+def test_an_unclear_change_has_its_interval_and_a_hint_where_many_metrics_moved(
+    tmp_path: Any, metrics: list[str]
+) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    names = "abcdefgh"
+    made = []
+    for moved in (0.0, 0.3):
+        values = {name: 0.5 + moved * (-1) ** at for at, name in enumerate(names)}
+        tables = {one: scores(one, values) for one in metrics}
+        rows = [summary(one, 0.5) for one in metrics]
+        tables |= {"samples": samples(list(names)), "summary": Table("summaries", rows)}
+        made.append(put_run(store, tables))
+    ((one, *_),) = [found.headlines for found in pipelines(store)]
+    assert (one.finding, one.moved, one.before) == ("unclear", len(metrics), made[0])
+    compared = compare(store, made[0], made[1]).metrics[0].difference
+    assert compared is not None
+    assert (one.change_low, one.change_high) == (compared.low, compared.high)
+    with serving(store) as view:
+        page = Client(view).ask("/")[1]
+    interval = format_interval(compared.low, compared.high, format_difference)
+    assert f'? unclear</span><br><span class="faint">{interval}</span>' in page
+    hint = f"for all {len(metrics)} metrics that moved, see "
+    hint += f'<a href="/run/{made[1]}?against={made[0]}">the comparison</a>'
+    assert page.count(hint) == (len(metrics) > 1)
 
 
 def test_metrics_of_claims_come_first_and_others_are_counted(tmp_path: Any) -> None:
