@@ -1,6 +1,7 @@
 """The forms of charts: what they show, and the sentences that are read aloud of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, cycle
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -58,7 +59,10 @@ def comparison_chart(
         for metric, found in known
     ]
     ends = [end for _, found in known for end in (found.mean, found.low, found.high)]
+    # Few ticks on a narrow plot: Vega leaves out labels that overlap, and 0 could be among these.
+    few = {"tickCount": {"expr": f"max(2, width / {_APART})"}, "labelOverlap": False}
     x = numbers("mean", label, [0.0, *ends])
+    x["axis"] |= few
     ends_of = {"x": x | {"field": "low"}, "x2": {"field": "high"}}
     points = [marks("circle", where="!datum.link", told=True, size=60)]
     if addresses:
@@ -75,6 +79,10 @@ def comparison_chart(
         data={"values": rows},
         encoding={"x": x, "y": names("metric", None, [one.metric for one in metrics])},
     )
+
+
+_APART: Final = 80
+"""Pixels from one tick to the next, roughly, so that a label such as -0.0025 has room."""
 
 
 class PairedScore(NamedTuple):
@@ -144,10 +152,10 @@ def distribution_chart(
     nice = [place / _BINS for place in range(_BINS + 1)]
     counts, edges = np.histogram(values, nice if within else _BINS)
     rows: list[Part] = []
-    for low, up, count in zip(edges.tolist(), edges.tolist()[1:], counts.tolist(), strict=False):
-        told = f"{label}: {told_number(low)} \u2013 {told_number(up)}; samples: {count:,}"
-        row = {"low": low, "up": up, "n": count, "told": told}
-        if leads_to is not None and count:
+    for low, up, n in zip(edges.tolist(), edges.tolist()[1:], counts.tolist(), strict=False):
+        told = f"{label}: {told_number(low)} \u2013 {told_number(up)}; samples: {n:,}"
+        row = {"low": low, "up": up, "n": n, "told": told}
+        if leads_to is not None and n:
             last = up == edges[-1]
             inside = [one for one in values if low <= one and (one < up or last)]
             row["link"] = leads_to(min(inside), max(inside))
@@ -250,9 +258,9 @@ def trend_chart(
     not begin at 0; the size is in pixels without axes. `details` are by the names of runs.
     """
     shown = details or {}
-    limits = list(_gate_rows({name: shown[name].gates for name in means if name in shown}))
+    limits = _gate_rows({name: shown[name].gates for name in means if name in shown})
     bounds = [end for one in means.values() for end in (one.mean, one.low, one.high)]
-    bounds += [limit["mean"] for limit in limits]
+    bounds += [row["mean"] for rows in limits.values() for row in rows]
     x = slanted_names("run", None, list(means))
     y = numbers("mean", label, bounds, tickCount=max(2, height // 30))
     return _trend(means, label, (width, height), x, y, shown, limits)
@@ -282,7 +290,7 @@ def small_trend_chart(
         domain = y["scale"].get("domain", [min(known), max(known)])
         y["scale"] = {"domain": domain}
         x["axis"] = y["axis"] = None
-    return _trend(means, label, size, x, y, details or {}, ())
+    return _trend(means, label, size, x, y, details or {}, {})
 
 
 def within_unit(values: Iterable[float]) -> bool:
@@ -297,7 +305,7 @@ def _trend(
     x: Part,
     y: Part,
     shown: Mapping[str, TrendDetail],
-    limits: Sequence[Part],
+    limits: Mapping[str, Sequence[Part]],
 ) -> Chart:
     rows: list[Part] = []
     for at, (name, one) in enumerate(means.items()):
@@ -307,12 +315,14 @@ def _trend(
             if name in shown:
                 row |= {"link": shown[name].link, "note": shown[name].note}
         rows.append(row)
-    apart = f"width / {max(len(means), 1)}"
+    heights = (-_ABOVE * place for place in count(1))
+    noted = any(one.note for one in shown.values())
     # A point hides an interval that is shorter.
     point = 40 if size[1] >= _HIGH else 12
     layers = [
+        *(_note_layers(x, next(heights)) if noted else ()),
         intervals({"y": y | {"field": "low"}, "y2": {"field": "high"}}, thickness=2),
-        *_gate_layers(limits, x, apart),
+        *_gate_layers(limits, x, f"width / {max(len(means), 1)}", heights),
         marks("line", {"order": IN_ORDER}, strokeWidth=2, invalid="break-paths-filter-domains"),
         marks("circle", where="isValid(datum.mean) && !datum.link", told=True, size=point),
     ]
@@ -320,7 +330,6 @@ def _trend(
         layers += [
             marks("circle", where="datum.link", size=point),
             links("circle", size=450),
-            *_note_layers(apart),
         ]
     return Chart(
         "trend",
@@ -336,36 +345,61 @@ _HIGH: Final = 100
 """Pixels of a plot in which an interval is longer than a large point."""
 
 
-def _note_layers(apart: str) -> Iterator[Part]:
-    """The notes of runs; those of runs that stand close are above and below in turn."""
-    note = {"text": {"field": "note", "type": "nominal"}}
-    below = f"({apart} < {ROW} && datum.at % 2 == 1)"
-    for where, dy in ((f"!{below}", -7), (below, 15)):
-        yield layer("text", note, where=f"datum.note && {where}", align="left", dx=6, dy=dy)
+_ABOVE: Final = 15
+"""Pixels of a line of words above a plot, where they lie on nothing that is drawn."""
 
 
-def _gate_rows(gates: Mapping[str, Sequence[GateLimit]]) -> Iterator[Part]:
-    """The limits of gates by runs, with signs of the outcomes, and each rule named once."""
-    named = set()
+def _note_layers(x: Part, height: int) -> Iterator[Part]:
+    """The notes of runs in a line above the plot, each over a line down to its run."""
+    noted = {"where": "datum.note", "color": "currentColor"}
+    ends = {"x": x, "y": {"value": height / 2}, "y2": {"value": "height"}}
+    yield layer("rule", ends, opacity=0.25, **noted)
+    note = {"x": x, "y": {"value": height}, "text": {"field": "note", "type": "nominal"}}
+    yield layer("text", note, where="datum.note", baseline="middle")
+
+
+def _gate_rows(gates: Mapping[str, Sequence[GateLimit]]) -> dict[str, list[Part]]:
+    """The limits of gates by their rules, with runs and signs of the outcomes."""
+    found: dict[str, list[Part]] = {}
     for run, limits in gates.items():
         for gate in limits:
-            if gate.line is None:
-                continue
-            rule = "" if gate.rule in named else gate.rule
-            passed = gate.outcome == "pass"
-            yield {"run": run, "mean": gate.line, "sign": gate.sign, "passed": passed, "rule": rule}
-            named.add(gate.rule)
+            if gate.line is not None:
+                passed = gate.outcome == "pass"
+                row = {"run": run, "mean": gate.line, "sign": gate.sign, "passed": passed}
+                found.setdefault(gate.rule, []).append(row)
+    return found
 
 
-def _gate_layers(limits: Sequence[Part], x: Part, apart: str) -> Iterator[Part]:
-    """A line as wide as its run, the sign at its right end, and the rule at its left end."""
-    if not limits:
-        return
-    data = {"data": {"values": list(limits)}}
-    left, right = {"x": x | {"bandPosition": 0}}, {"x": x | {"bandPosition": 1}}
-    sign, rule = ({"text": {"field": name, "type": "nominal"}} for name in ("sign", "rule"))
-    yield dashed(left | {"x2": {"field": "run", "bandPosition": 1}}, limits)
+_DASHES: Final = ((5, 3), (2, 3), (10, 3), (10, 3, 2, 3))
+"""Dashes of the lines of gates, which tell these apart."""
+
+
+def _gate_layers(
+    limits: Mapping[str, Sequence[Part]], x: Part, apart: str, heights: Iterator[int]
+) -> Iterator[Part]:
+    """The limits of each gate, as lines as wide as their runs.
+
+    Above the plot, at the next two of the `heights`, are the signs of its outcomes, and its rule
+    beside a piece of such a line.
+    """
+    wide = {"x": x | {"bandPosition": 0}, "x2": {"field": "run", "bandPosition": 1}}
     # Where runs are too close for every sign, what did not pass is marked.
-    marked = f"!datum.passed || {apart} >= {LINE}"
-    yield layer("text", right | sign, where=marked, align="right", dx=-3, dy=-4) | data
-    yield layer("text", left | rule, where="datum.rule", align="left", dx=4, dy=12) | data
+    shown = ("!datum.passed", f"datum.passed && {apart} >= {LINE}")
+    for (rule, rows), dash in zip(limits.items(), cycle(_DASHES), strict=False):
+        yield dashed(wide, rows, dash)
+        at = {"x": x, "y": {"value": next(heights)}}
+        sign = at | {"text": {"field": "sign", "type": "nominal"}}
+        for where in shown:
+            signs = layer("text", sign, where=where, baseline="middle")
+            yield signs | {"data": {"values": list(rows)}}
+        y = {"y": {"value": next(heights)}}
+        yield dashed({"x": {"value": 0}, "x2": {"value": _SAMPLE}} | y, [{}], dash)
+        name = {"x": {"value": _SAMPLE + 6}, "text": {"field": "rule", "type": "nominal"}} | y
+        # No wider than the plot, since what is wider would narrow it.
+        limit = {"expr": f"width - {_SAMPLE + 6}"}
+        words = layer("text", name, align="left", baseline="middle", limit=limit)
+        yield words | {"data": {"values": [{"rule": rule}]}}
+
+
+_SAMPLE: Final = 28
+"""Pixels of the piece of a line beside the rule of a gate."""

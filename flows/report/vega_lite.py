@@ -223,9 +223,9 @@ def intervals(encoding: Part, *, thickness: int) -> Part:
     return layer("rule", encoding, where=known, color=MARK, opacity=0.6, size=thickness)
 
 
-def dashed(encoding: Part, rows: Sequence[Part]) -> Part:
+def dashed(encoding: Part, rows: Sequence[Part], dash: Sequence[int] = (4, 3)) -> Part:
     """Dashed lines, one for each of `rows`."""
-    drawn = layer("rule", encoding, color="currentColor", strokeDash=[4, 3], opacity=0.7)
+    drawn = layer("rule", encoding, color="currentColor", strokeDash=list(dash), opacity=0.7)
     return drawn | {"data": {"values": list(rows)}}
 
 

@@ -64,18 +64,22 @@ def trend(
     for row in found.iter_rows(named=True):
         before = made[rows[-1].run_id] if rows else {}
         gates = [GateLimit(**one) for one in row.pop("gates") or []]
-        changed = _changed(before, made[row["run_id"]], samples="samples: other ids or texts")
+        changed = _changed(before, made[row["run_id"]], samples=_OTHER_SAMPLES)
         rows.append(TrendRow(**row, gates=gates, changed=changed))
     return rows[::-1]
 
 
 def trend_plot(rows: Sequence[TrendRow], metric: str) -> Chart:
-    """The plot of the rows of `trend`: points lead to their runs, and show what changed there."""
+    """The plot of the rows of `trend`: points lead to their runs.
+
+    A run whose steps were made otherwise has the number of its row, unless the samples alone
+    differ, as they do each night in many pipelines.
+    """
     past = [past_mean(row._asdict()) for row in reversed(rows)]
     details = {
         row.run_id: TrendDetail(
             link=f"/run/{quote(row.run_id, safe='')}",
-            note=str(number) if row.changed else "",
+            note=str(number) if set(row.changed) - {_OTHER_SAMPLES} else "",
             gates=row.gates,
         )
         for number, row in enumerate(rows, 1)
@@ -234,6 +238,8 @@ def _changed(
         if one.causes or one.edits or (one.step == "samples" and not one.same)
     ]
 
+
+_OTHER_SAMPLES: Final = "samples: other ids or texts"
 
 _TREND_ROWS: Final = """
 WITH newest AS (

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -19,16 +20,19 @@ HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window
 TREND = "/trend?" + urlencode({"pipeline": "nightly", "scores": "recall", "metric": HOSTILE})
 
 
-def put_night(store: Store, mean: float) -> str:
-    """A run with the mean of a metric whose name is hostile."""
+def summary(metric: str, mean: float) -> dict[str, Any]:
     counts = {"n": 2, "n_scored": 2, "n_undefined": 0, "n_failed": 0}
     spread = dict.fromkeys(("micro_mean", "minimum", "median", "maximum"))
-    row: dict[str, Any] = {"scores": "recall", "metric": HOSTILE, "mean": mean} | counts | spread
-    row |= {"low": mean - 0.1, "high": mean + 0.1}
+    ends = {"mean": mean, "low": mean - 0.1, "high": mean + 0.1}
+    return {"scores": "recall", "metric": metric, **counts, **spread, **ends}
+
+
+def put_night(store: Store, mean: float, **settings: Any) -> str:
+    """A run with the mean of a metric whose name is hostile; the settings are of its summary."""
     rows = {
         "samples": samples(["x", "y"]),
         "recall": scores(HOSTILE, {"x": mean, "y": mean}),
-        "summary": Table("summaries", [row]),
+        "summary": Table("summaries", [summary(HOSTILE, mean)], settings=settings),
     }
     return put_run(store, rows, pipeline="nightly")
 
@@ -182,13 +186,20 @@ def test_charts_that_are_not_seen_are_drawn_for_print(page: Page) -> None:
     expect(page.locator(".chart svg")).to_have_count(2)
 
 
+# What is in a closed part has no room, and is not drawn.
+DRAW_ALL = """() => {
+  for (const part of document.querySelectorAll("details:has(.chart):not([hidden])")) part.open = true;
+  window.dispatchEvent(new Event("beforeprint"));
+}"""  # noqa: E501
+
+
 def test_charts_do_not_widen_a_page(page: Page, view: ViewServer) -> None:
     here = f"http://127.0.0.1:{view.server_port}"
     for width in (390, 1024, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         for path in ("/", TREND, "/run/latest", "/run/latest?against=previous"):
             page.goto(here + path)
-            page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+            page.evaluate(DRAW_ALL)
             expect(page.locator(".chart > p")).to_have_count(0)
             widest = page.evaluate("document.documentElement.scrollWidth")
             assert widest <= width, path
@@ -206,10 +217,21 @@ FITS = """() => [...document.querySelectorAll(".chart svg")].map((picture) => {
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ViewServer]:
-    """A store with forty runs."""
+    """A store with forty runs, of which each is made otherwise, with two gates."""
     store = Store(tmp_path_factory.mktemp("long") / "s.duckdb")
     for night in range(40):
-        put_night(store, 0.5 + night % 7 / 20)
+        mean = 0.5 + night % 7 / 20
+        run = put_night(store, mean, resamples=night)
+        with store.writing() as connection:
+            for rule, line, outcome in (
+                ("min 0.55", 0.55, "pass" if mean >= 0.55 else "fail"),
+                ("no worse than previous by 0.02", -0.02, "inconclusive"),
+            ):
+                connection.execute(
+                    "INSERT INTO audit.gates (run_id, metric, rule, value, line, outcome, reason) "
+                    "VALUES (?, ?, ?, 0, ?, ?, '')",
+                    [run, HOSTILE, rule, line, outcome],
+                )
     with serving(store) as view:
         yield view
 
@@ -221,7 +243,7 @@ def test_charts_fit_a_narrow_screen(browser: Browser, long: ViewServer) -> None:
         page.goto(long.url)
         for path in ("/", TREND, "/run/latest?against=previous"):
             page.goto(here + path)
-            page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+            page.evaluate(DRAW_ALL)
             expect(page.locator(".chart > p")).to_have_count(0)
             assert {(seen, letters >= 11) for seen, letters in page.evaluate(FITS)} == {
                 (True, True)
@@ -248,6 +270,10 @@ def test_a_narrow_trend_has_its_newest_point_in_sight_and_no_words_on_others(
             })"""
         )
         assert len(boxes) > 2
+        # They stand above the plot, not on its lines.
+        top = page.locator(".chart .role-axis-grid").first.bounding_box()
+        assert top is not None
+        assert max(bottom for *_, bottom in boxes) <= top["y"]
         for at, (left, right, top, bottom) in enumerate(boxes):
             for other in boxes[:at]:
                 beside = left >= other[1] or other[0] >= right
@@ -307,8 +333,83 @@ def test_metrics_and_runs_are_cards_on_a_narrow_screen(browser: Browser, long: V
         expect(page.locator(".cards thead")).to_be_visible()
 
 
-def test_the_list_of_runs_says_the_scale_of_its_lines(page: Page) -> None:
-    expect(page.locator(".cards td", has=page.locator(".chart"))).to_contain_text("scale 0 to 1")
+def test_the_list_of_runs_says_the_scale_beside_a_line(browser: Browser, tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    for mean in (0.5, 0.75):
+        put_run(
+            store,
+            {
+                "samples": samples(["x"]),
+                "recall": scores("recall", {"x": mean}),
+                "summary": Table("summaries", [summary("recall", mean)]),
+            },
+        )
+    with serving(store) as view, watched_page(browser) as page:
+        page.goto(view.url)
+        for width in (1440, 1024):
+            page.set_viewport_size({"width": width, "height": 900})
+            cell = page.locator(".cards td", has=page.locator(".chart"))
+            expect(cell).to_contain_text("scale 0 to 1")
+            expect(cell.locator("svg")).to_have_count(1)
+            boxes = [cell.locator(one).bounding_box() for one in ("svg", "p")]
+            line, scale = (box for box in boxes if box is not None)
+            assert scale["x"] >= line["x"] + line["width"]
+            assert line["y"] <= scale["y"] <= line["y"] + line["height"]
+            row = page.locator(".cards tbody tr").bounding_box()
+            assert row is not None
+            # Two lines of text, and the space of a row.
+            assert row["height"] <= 2 * 22.5 + 11
+
+
+def test_a_caption_of_a_wide_table_wraps_where_it_is_seen(
+    browser: Browser, long: ViewServer
+) -> None:
+    inside = """() => [...document.querySelectorAll(".wide:has(caption)")].filter((one) => one.checkVisibility()).map((one) => {
+      one.scrollLeft = 1000;
+      const [box, caption] = [one, one.querySelector("caption")].map((each) => each.getBoundingClientRect());
+      return [one.scrollLeft, caption.left - box.left, box.right - caption.right];
+    })"""  # noqa: E501
+    with watched_page(browser) as page:
+        page.goto(long.url)
+        page.goto(f"http://127.0.0.1:{long.server_port}/run/latest?against=previous")
+        scrolled = []
+        for width in (390, 1024, 1440):
+            page.set_viewport_size({"width": width, "height": 900})
+            for far, left, right in page.evaluate(inside):
+                scrolled.append(far)
+                assert left >= -0.5
+                assert right >= -0.5
+        assert max(scrolled) > 100
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_the_axis_of_differences_has_a_label_at_0(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    names = [chr(letter) for letter in range(ord("a"), ord("l"))]
+    for shift in (0.0, 0.1):
+        # The differences are about -0.1 and 0.2, so that 0 is at neither end.
+        values = {name: 0.5 - shift * (-1) ** (at % 3) for at, name in enumerate(names)}
+        moved = scores("a_long_name_of_a_metric", values)
+        put_run(store, {"samples": samples(names), "moved": moved})
+    with (
+        serving(store) as view,
+        watched_page(browser, viewport={"width": width, "height": 900}) as page,
+    ):
+        page.goto(view.url)
+        page.goto(f"http://127.0.0.1:{view.server_port}/run/latest?against=previous")
+        chart = page.locator("section[aria-labelledby=comparison] .beside .chart").first
+        expect(chart.locator("svg")).to_have_count(1)
+        labels = chart.locator(".role-axis-label text", has_text=re.compile(r"^[−\d.]+$"))
+        shown = [one.text_content() for one in labels.all() if one.evaluate(SEEN)]
+        assert "0" in shown
+        boxes = [box for one in labels.all() if (box := one.bounding_box())]
+        for one, other in pairwise(sorted(boxes, key=lambda box: box["x"])):
+            assert one["x"] + one["width"] < other["x"]
+
+
+SEEN = "label => getComputedStyle(label).opacity !== '0'"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from datetime import datetime, timedelta
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, fromstring
@@ -149,7 +150,8 @@ def test_a_trend_is_in_the_given_order_and_names_each_rule_once() -> None:
     assert sorted(label.partition(": ")[0] for label in told(picture)) == sorted(means)
     assert {"z", "a", "1", "min 0.7", "✗", "✓"} <= set(words(picture))
     assert words(picture).count("min 0.7") == 1
-    assert len(dashed(picture)) == 2
+    # One for each run, and one beside the rule.
+    assert len(dashed(picture)) == 3
     [line] = lines(picture)
     xs = [float(x) for x in re.findall(r"[ML]([\d.]+),", line)]
     assert xs == sorted(xs)
@@ -181,6 +183,23 @@ def test_signs_and_notes_make_way_where_runs_are_close() -> None:
     }
     assert [found[480].count(sign) for sign in "✓✗"] == [19, 1]
     assert [found[240].count(sign) for sign in "✓✗"] == [0, 1]
+
+
+def test_the_words_of_a_trend_stand_above_the_plot_in_lines_of_their_own() -> None:
+    gates = [GateLimit("min 0.5", "pass", 0.5), GateLimit("max 0.6", "fail", 0.6)]
+    details = {name: TrendDetail(f"/run/{name}", "7", gates) for name in ("a", "b")}
+    picture = drawn(trend_chart({"a": mean(0.5), "b": mean(0.6)}, details=details))
+    heights: dict[str, set[float]] = {}
+    for text in picture.iter(f"{SPACE}text"):
+        y = re.findall(r"translate\(.+?,(-?[\d.]+)\)", text.get("transform", ""))[0]
+        heights.setdefault(text.text or "", set()).add(float(y))
+    above = [heights[word] for word in ("7", "✓", "min 0.5", "✗", "max 0.6")]
+    assert {len(one) for one in above} == {1}
+    found = [y for (y,) in above]
+    assert max(found) < -4
+    assert min(abs(one - other) for one, other in combinations(found, 2)) >= 12
+    # The lines of two gates differ.
+    assert len({line.get("stroke-dasharray") for line in dashed(picture)}) == 2
 
 
 @pytest.mark.parametrize("value", [0.5, 0.0, -3.0, 1e-9, 12_345.6])

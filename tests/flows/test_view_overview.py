@@ -175,7 +175,8 @@ def test_a_metric_over_the_runs_says_what_changed(nights: tuple[Store, list[str]
     rows = trend(store, "nightly", "faithfulness", "faithfulness")
     points = trend_plot(rows, "faithfulness").spec["data"]["values"]
     assert [one["link"] for one in points] == [f"/run/{run}" for run in made]
-    assert [one["note"] for one in points] == ["", "2", "1"]
+    # Other samples alone, as each night has them, are no note.
+    assert [one["note"] for one in points] == ["", "", "1"]
     assert [row.run_id for row in rows] == made[::-1]
     assert [row.mean for row in rows] == [0.5, 0.72, 0.7]
     assert rows[0].changed == ["samples: other ids or texts", "summary: settings (resamples)"]
@@ -273,7 +274,7 @@ def test_a_trend_and_a_claim_are_downloaded(
 
 def test_the_plot_of_a_metric_shows_gates_and_changes_and_leads_to_runs(tmp_path: Any) -> None:
     store = Store(tmp_path / "s.duckdb")
-    made = [put_night(store, mean, resamples=n) for mean, n in ((0.7, 1), (0.5, 1))]
+    made = [put_night(store, mean, resamples=n) for mean, n in ((0.7, 1), (0.5, 2))]
     add_tag(store, made[0], "main")
     with store.writing() as connection:
         for run, rule, value, line, outcome in (
@@ -294,7 +295,8 @@ def test_the_plot_of_a_metric_shows_gates_and_changes_and_leads_to_runs(tmp_path
     plot = trend_plot(rows, "faithfulness")
     assert [one["link"] for one in plot.spec["data"]["values"]] == [f"/run/{one}" for one in made]
     drawn = plot.encoded(".svg").decode()
-    assert drawn.count("stroke-dasharray") == 3
+    # One for each gate of a run, and one beside each rule.
+    assert drawn.count("stroke-dasharray") == 5
     words = re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
     assert [words.count(word) for word in ("✓", "✗", "min 0.6", "1", "2")] == [1, 2, 1, 1, 0]
     names = {"pipeline": "nightly", "scores": "faithfulness", "metric": "faithfulness"}
