@@ -65,7 +65,7 @@ def sparkline(past: Sequence[PastMean], metric: str) -> Sparkline | None:
     """As `small_trend`, without axes."""
     if sum(one.mean is not None for one in past) < 2:
         return None
-    chart = small_trend_chart(_by_start(past), label=metric, size=(160, 36), axes=False)
+    chart = small_trend_chart(_by_start(past), label=metric, size=(160, 30), axes=False)
     low, high = chart.spec["encoding"]["y"]["scale"]["domain"]
     whole = (low, high) == (0, 1)
     return Sparkline(chart, "0 to 1" if whole else format_interval(low, high))
