@@ -52,31 +52,40 @@ function pieces(points, marks, first, last) {
 }
 
 // A piece of text covered by marks; `first` are those that begin in it. What differs from the other run is
-// <ins> or <del> around it, with a sign where it begins.
-function marked(piece, first) {
+// <ins> or <del> around it, with a sign where it begins. `ends` gets the piece as the last one of its marks.
+function marked(piece, first, ends) {
   const differs = piece.marks.find((mark) => mark.kind === "added" || mark.kind === "removed");
   const others = piece.marks.filter((mark) => mark !== differs);
-  const shown = others.length ? markedClaim({ text: piece.text, marks: others }, others.some((mark) => first.includes(mark))) : piece.text;
+  const shown = others.length ? markedClaim({ text: piece.text, marks: others }) : piece.text;
+  for (const mark of others) ends.set(mark, shown);
   if (!differs) return shown;
   const sign = first.includes(differs) ? node("span", { class: "differs", "aria-hidden": "true" }, differs.kind === "added" ? "+" : "−") : null;
   return node(differs.kind === "added" ? "ins" : "del", {}, sign, shown);
 }
 
 // A piece of text covered by claims or evidence. A claim can be chosen; where claims overlap, the piece
-// shows the worst verdict and chooses the first claim. `sign` ends the first piece of a mark.
-function markedClaim(piece, sign) {
+// shows the worst verdict and chooses the first claim.
+function markedClaim(piece) {
   const claims = piece.marks.filter((mark) => mark.choose);
-  const kind = WORST.find((one) => claims.some((mark) => mark.kind === one)) || null;
+  const kind = worstOf(claims);
   const evidence = piece.marks.some((mark) => mark.kind === "evidence");
   const chosen = claims.some((mark) => mark.chosen);
   const classes = ["mark", kind, evidence && "evidence", chosen && "chosen"].filter(Boolean).join(" ");
-  const shown = [piece.text, sign ? node("span", { class: "sign", "aria-hidden": "true" }, SIGNS[kind] || "❝") : null];
-  if (!claims.length) return node("span", { class: classes, role: "mark" }, shown);
+  if (!claims.length) return node("span", { class: classes, role: "mark" }, piece.text);
   const label = `${spoken(kind)}${evidence ? ", evidence" : ""}: ${piece.text}`;
   const choose = claims[0].choose;
   const pressed = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } };
   // Not <button>: its text could not wrap with the surrounding lines, nor be selected with them.
-  return node("span", { class: classes, role: "button", tabindex: "0", "aria-label": label, "aria-expanded": String(chosen), click: choose, keydown: pressed }, shown);
+  return node("span", { class: classes, role: "button", tabindex: "0", "aria-label": label, "aria-expanded": String(chosen), click: choose, keydown: pressed }, piece.text);
+}
+
+const worstOf = (marks) => WORST.find((one) => marks.some((mark) => mark.kind === one)) || null;
+
+// Puts a sign behind the last piece of each mark; of marks that end in the same one it is that of the worst.
+function addSigns(ends) {
+  const ended = new Map();
+  for (const [mark, element] of ends) ended.set(element, [...(ended.get(element) || []), mark]);
+  for (const [element, marks] of ended) element.append(node("span", { class: "sign", "aria-hidden": "true" }, SIGNS[worstOf(marks)] || "❝"));
 }
 
 // A text with its line breaks, which can be scrolled by keys; `name` is read by screen readers. Of a long
@@ -94,15 +103,17 @@ function textBlock(name, text, marks, view) {
   view.parts.set(name, part);
   const [begin, end] = [cuts[part], cuts[part + 1]];
   const seen = new Set(marks.filter((mark) => mark.start < begin));
+  const ends = new Map();
   const shown = (from, to) => pieces(points, marks, from, to).map((piece) => {
     const first = piece.marks.filter((mark) => !seen.has(mark));
     first.forEach((mark) => seen.add(mark));
-    return piece.marks.length ? marked(piece, first) : piece.text;
+    return piece.marks.length ? marked(piece, first, ends) : piece.text;
   });
   const differs = marks.some((mark) => mark.kind === "added" || mark.kind === "removed");
   const rendered = view.markdown && !differs && view.hasMarkdown(text);
   const block = node("div", { class: rendered ? "text markdown" : "text", dir: "auto", tabindex: "0", role: "group", "aria-label": name, "data-part": String(part) },
     rendered ? renderedMarkdown(points, begin, end, shown) : shown(begin, end));
+  addSigns(ends);
   if (last === 0) return block;
   const go = (step) => () => { view.parts.set(name, part + step); view.draw(); };
   return [node("p", { class: "parts" }, `Part ${part + 1} of ${last + 1} of this text of ${points.length.toLocaleString("en")} letters `,

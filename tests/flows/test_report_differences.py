@@ -1,6 +1,7 @@
 """A sample of a report beside the same sample of another run: texts, contexts and claims."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,6 +101,27 @@ def test_words_that_differ_are_marked_in_both_texts(page: Page, address: str) ->
     assert differing(block(page, "Reference in B")) == ["+, France"]
     expect(page.locator("#detail .note").first).to_have_text("− only in A, + only in B")
     assert old.locator("b").count() == new.locator("i").count() == 0
+
+
+def test_the_sign_of_a_verdict_stands_behind_its_claim(page: Page, tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.duckdb")
+    runs = []
+    for text in ("Saturn was seen. So.", "Saturn was never seen by us. So."):
+        claim = {"claim_id": claim_id("s", "It."), "sample_id": "s", "of": "response"}
+        claim |= {"claim": "It.", "start": 0, "end": text.index(".") + 1}
+        said = {"claim_id": claim_id("s", "It."), "against": "reference", "passage": None}
+        tables = {
+            "samples": Table("samples", [{"sample_id": "s", "response": text}]),
+            "claims": Table("claims", [claim]),
+            "verdicts": Table("verdicts", [said | {"verdict": "contradicted"}]),
+        }
+        runs.append(put_run(store, tables))
+    path = tmp_path / "page.html"
+    path.write_text(html_report(RunDocument(store, runs[1]), against=runs[0]), "utf-8")
+    opened(page, path.resolve().as_uri(), "s")
+    assert block(page, "Response in A").inner_text() == "Saturn was seen.✗ So."
+    response = block(page, "Response in B")
+    assert response.inner_text() == "Saturn was +never seen+ by us.✗ So."
 
 
 def test_each_context_says_what_became_of_it(page: Page, address: str) -> None:
