@@ -52,6 +52,7 @@ async function drawChart(element, specification) {
   // A group of marks has no name, and nothing to say.
   for (const group of picture.querySelectorAll("g[aria-roledescription$=container]")) undescribe(group);
   for (const mark of picture.querySelectorAll("path[aria-label]")) nameMark(mark, mark.__data__.href);
+  joinMarks(picture);
   element.replaceChildren(picture);
   for (const one of [element, picture]) one.removeAttribute("style");
   thinWords(picture);
@@ -82,6 +83,25 @@ function nameMark(mark, address) {
   undescribe(mark);
   mark.replaceWith(link);
   link.append(mark);
+}
+
+// Steps between the marks of a chart by keys, from the first one or the last one where they are infinite.
+const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+
+// Makes the links of a chart one stop of the Tab key: it leads to the one that was reached last by arrows, Home
+// or End, which lead to the others.
+function joinMarks(picture) {
+  const links = [...picture.querySelectorAll("a")];
+  const stop = (wanted) => links.forEach((link) => link.setAttribute("tabindex", link === wanted ? "0" : "-1"));
+  stop(links[0]);
+  picture.addEventListener("keydown", (event) => {
+    if (!(event.key in STEPS) || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const place = links.indexOf(event.target) + STEPS[event.key];
+    const next = links[Math.max(0, Math.min(place, links.length - 1))];
+    stop(next);
+    next.focus();
+  });
 }
 
 // What is drawn, and for how much room: where a window becomes wider or narrower it is drawn again.

@@ -79,6 +79,31 @@ def test_a_point_of_a_trend_leads_to_its_run(
     expect(page).to_have_url(f"{here}/run/{nights[1][0]}")
 
 
+def test_a_chart_is_one_stop_of_the_tab_key(browser: Browser, long: ViewServer) -> None:
+    with watched_page(browser) as page:
+        page.goto(long.url)
+        page.goto(f"http://127.0.0.1:{long.server_port}{TREND}")
+        points = page.locator(".chart a")
+        expect(points).to_have_count(40)
+        page.get_by_role("link", name="All metrics of this pipeline").focus()
+        page.keyboard.press("Tab")
+        expect(points.first).to_be_focused()
+        for key, at in (("ArrowRight", 1), ("ArrowDown", 2), ("ArrowLeft", 1), ("End", 39)):
+            page.keyboard.press(key)
+            expect(points.nth(at)).to_be_focused()
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("group", name="The runs")).to_be_focused()
+        # The mark that had the focus last gets it again.
+        page.keyboard.press("Shift+Tab")
+        expect(points.last).to_be_focused()
+        for key, at in (("ArrowRight", 39), ("ArrowUp", 38), ("Home", 0), ("ArrowLeft", 0)):
+            page.keyboard.press(key)
+            expect(points.nth(at)).to_be_focused()
+        link = points.first.get_attribute("href") or ""
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(f"http://127.0.0.1:{long.server_port}{link}")
+
+
 def test_small_plots_stand_beside_each_other_where_there_is_room(
     browser: Browser, tmp_path: Path
 ) -> None:
