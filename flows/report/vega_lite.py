@@ -273,8 +273,22 @@ IN_ORDER: Final = {"field": "at", "type": "quantitative"}
 
 
 def told_number(value: float) -> str:
-    """A number in the text that is read aloud of a mark."""
-    return f"{round(value, 12) + 0:,.6g}".replace("-", "\u2212")
+    """A number in the text that is read aloud of a mark: up to three digits after the point.
+
+    One that is near 0 has three significant digits, and a huge one a power of ten.
+    """
+    size = abs(value)
+    if _TINY < size < 0.01:
+        text = f"{value:.3g}"
+    elif size >= 1e15:
+        text = f"{value:.6g}"
+    else:
+        text = f"{round(value, 3) + 0:,.3f}".rstrip("0").rstrip(".")
+    return text.replace("-", "\u2212")
+
+
+_TINY: Final = 1e-12
+"""What is closer to 0 is an error of rounding."""
 
 
 def names(field: str, title: str | None, texts: Sequence[str], **axis: Any) -> Part:

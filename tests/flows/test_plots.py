@@ -31,7 +31,7 @@ from claimflow.flows.report.plots import (
 from claimflow.flows.report.run_charts import comparison_of_runs
 from claimflow.flows.report.run_document import PastMean, RunDocument
 from claimflow.flows.report.table_plots import LOOKS, Series, bar_chart, xy_chart
-from claimflow.flows.report.vega_lite import Chart
+from claimflow.flows.report.vega_lite import Chart, told_number
 from claimflow.flows.store.results import all_runs
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, samples, scores
@@ -614,3 +614,22 @@ def test_what_cannot_be_plotted_is_reported(
     assert plotted(store, *options) == 2
     assert capsys.readouterr().err == f"claimflow: {words}"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.985, "0.985"),
+        (0.543007, "0.543"),
+        (-0.0898477, "\u22120.09"),
+        (0.1 + 0.2, "0.3"),
+        (1234567.8919, "1,234,567.892"),
+        (1000, "1,000"),
+        (0.0015273, "0.00153"),
+        (-0.000815273, "\u22120.000815"),
+        (-1e-17, "0"),
+        (1e20, "1e+20"),
+    ],
+)
+def test_a_number_that_is_read_aloud_is_short(value: float, text: str) -> None:
+    assert told_number(value) == text
