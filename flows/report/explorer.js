@@ -91,10 +91,10 @@ function explore(packed) {
     try { sample = await row.load(); } catch (error) { say(`The sample cannot be read: ${error.message}`); return; }
     if (opened.row !== row) return;
     const number = list.rows().indexOf(row);
-    openSample(sample, { number: number + 1, of: list.rows().length, go, claim, chose, markdown: opened.markdown, rendered,
+    const found = openSample(sample, { number: number + 1, of: list.rows().length, go, claim, chose, markdown: opened.markdown, rendered,
       step: opened.step, stepsOfMetric: stepsOf[value("metric")] || [], keepStep: (step) => { opened.step = step; tell(); } });
     byId("detail").focus({ preventScroll: true });
-    if (!claim) byId("detail").scrollIntoView({ block: "start" });
+    if (!found) byId("detail").scrollIntoView({ block: "start" });
     // The next one is read meanwhile.
     const next = list.rows()[number + 1];
     if (next) next.load().catch(() => {});

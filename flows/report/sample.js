@@ -247,10 +247,13 @@ function claimNames(sample) {
   return new Map([...earlier.map((claim, number) => [claim, `A${number + 1}`]), ...sample.claims.map((claim, number) => [claim, `${number + 1}`])]);
 }
 
+// Returns whether it shows the claim of `place`.
 function openSample(sample, place) {
   const detail = byId("detail");
   const names = claimNames(sample);
   const [wanted] = [...names.keys()].filter((claim) => names.get(claim) === place.claim);
+  // The claim of a link that the sample does not have, until the reader chooses one.
+  let unknown = wanted ? null : place.claim;
   const known = new Map();
   const hasMarkdown = (text) => {
     if (!known.has(text)) known.set(text, looksLikeMarkdown(text));
@@ -270,6 +273,7 @@ function openSample(sample, place) {
     // The focus stays on the claim that is closed.
     view.pressed = claim || view.chosen;
     view.chosen = claim;
+    unknown = null;
     if (claim) view.parts.clear();
     place.chose(claim ? names.get(claim) : null);
     reveal();
@@ -288,7 +292,7 @@ function openSample(sample, place) {
     const tops = new Map(blocks().map((one) => [nameOf(one), one.scrollTop]));
     view.button = null;
     const parts = [
-      sampleHead(sample, place, view), metadata ? node("p", { class: "faint", dir: "auto" }, metadata) : null,
+      sampleHead(sample, place, view), unknown && node("p", { role: "alert", class: "fail" }, `✗ The sample has no claim ${unknown}.`), metadata ? node("p", { class: "faint", dir: "auto" }, metadata) : null,
       questionPanel(sample, view), changesPanel(sample, view), sidesPanel(sample, view), contextsPanel(sample, view), checksPanel(sample, view), scoresPanel(sample, view), sentencesPanel(sample, view)];
     detail.replaceChildren(...parts.flat().filter(Boolean));
     for (const one of blocks()) one.scrollTop = tops.get(nameOf(one)) || 0;
@@ -297,4 +301,5 @@ function openSample(sample, place) {
   detail.hidden = false;
   detail.replaceChildren();
   if (view.chosen) reveal(); else draw();
+  return Boolean(wanted);
 }

@@ -109,6 +109,15 @@ def test_a_sample_that_is_not_in_the_page_is_said(page: Page, address: str) -> N
     assert page.locator("#detail button.claim[aria-expanded=true]").count() == 0
 
 
+def test_a_claim_that_a_sample_does_not_have_is_said(page: Page, address: str) -> None:
+    opened(page, f"{address}#sample=tower&claim=%3Cb%3E99")
+    said = page.locator("#detail").get_by_role("alert")
+    expect(said).to_have_text("✗ The sample has no claim <b>99.")
+    expect(said).to_be_in_viewport()
+    choose_claim(page, "Der Turm")
+    expect(said).to_have_count(0)
+
+
 def test_hostile_names_travel_in_the_address_as_text(page: Page, address: str) -> None:
     opened(page, address)
     name = escape_controls(EVIL)
