@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
@@ -246,9 +247,72 @@ def test_no_header_and_no_number_of_the_list_is_cut(page: Page, address: str, wi
     assert box.evaluate("(one) => one.scrollWidth > one.clientWidth")
     box.evaluate("(one) => { one.scrollLeft = one.scrollWidth; }")
     expect(page.locator("#list thead th").last).to_be_in_viewport(ratio=0.9)
-    # Where there is room, the names of the samples stay.
-    name = page.locator("#list button.open").first
-    assert name.evaluate("(one) => one.getBoundingClientRect().right > 0") == (width > 700)
+    # The names of the samples stay, and leave room for the others.
+    name, place = page.locator("#list tbody th").first.bounding_box(), box.bounding_box()
+    assert name is not None
+    assert place is not None
+    assert name["x"] == place["x"]
+    assert name["width"] < width / 3
+
+
+@pytest.mark.parametrize("metric", ["", "precision"])
+def test_the_score_is_in_sight_on_a_narrow_screen(page: Page, address: str, metric: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+    opened(page, f"{address}#metric={metric}")
+    header = page.locator("#list thead th", has_text=metric or "mean").first
+    place, box = header.bounding_box(), page.locator("#scroller").bounding_box()
+    assert place is not None
+    assert box is not None
+    assert place["x"] + place["width"] <= box["x"] + box["width"]
+
+
+BRIGHTEST = """async ([picture, x, height]) => {
+  const bytes = Uint8Array.from(atob(picture), (letter) => letter.charCodeAt(0));
+  const bitmap = await createImageBitmap(new Blob([bytes]));
+  const canvas = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+  canvas.drawImage(bitmap, 0, 0);
+  return Math.max(...canvas.getImageData(x, 0, 1, height).data.filter((_, at) => at % 4 !== 3));
+}"""
+"""The brightest colour of a column of pixels."""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_shade_shows_that_the_list_goes_on(page: Page, address: str, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    every = json.dumps(
+        [f"{kind} {name}" for kind in ("metric", "difference") for name in ("recall", "precision")]
+        + [
+            "question",
+            "answer",
+            "score",
+            "entailed",
+            "contradicted",
+            "neutral",
+            "failed",
+            "changed",
+            "field level",
+            "field <b>",
+        ]
+    )
+    opened(page, f"{address}#columns={every}")
+    box, row = page.locator("#scroller"), page.locator("#list tbody tr").first
+    edge = box.evaluate("(one) => one.clientWidth") - 1
+
+    def at_the_edge() -> int:
+        place, top = row.bounding_box(), box.bounding_box()
+        assert place is not None
+        assert top is not None
+        # Between the lines that rows end with.
+        clip = {"x": top["x"], "y": place["y"] + 2, "width": top["width"], "height": 26}
+        picture = b64encode(page.screenshot(clip=clip)).decode()
+        found: int = page.evaluate(BRIGHTEST, [picture, edge, 26])
+        return found
+
+    box.scroll_into_view_if_needed()
+    page.mouse.move(0, 0)
+    assert at_the_edge() < 220
+    box.evaluate("(one) => { one.scrollLeft = one.scrollWidth; }")
+    assert at_the_edge() == 255
 
 
 def test_a_sample_is_found_by_its_span(page: Page, anywhere: str) -> None:
