@@ -161,7 +161,7 @@ function explore(packed) {
 
   const redraw = () => { draw(); tell(); };
   filters.addEventListener("input", redraw);
-  filters.addEventListener("reset", () => { if (!following()) setTimeout(redraw); });
+  filters.addEventListener("reset", () => { if (!following()) setTimeout(() => { list.sort(null); redraw(); }); });
   filters.addEventListener("submit", (event) => event.preventDefault());
   document.addEventListener("keydown", keyed);
   byId("keys").addEventListener("click", () => byId("help").showModal());

@@ -2,7 +2,8 @@
 
 // A table of TanStack Table: columns that are shown, order and filter are its state, its row model the rows
 // that follow from them. A column has a `name`, and `get` gives the value of a row; rows without a value
-// (null) come last, equal ones in the order of `rows`. With `down` the first click sorts the largest first.
+// (null) come last, equal ones in the order of `rows`. With `down` the first click sorts the largest first. The
+// second click turns the order round, and the third one brings back that of `rows`.
 function tableOf(rows, columns) {
   const { compare } = new Intl.Collator();
   const order = (row, other, name) => {
@@ -10,7 +11,7 @@ function tableOf(rows, columns) {
     return typeof a === "string" ? compare(a, b) : a - b;
   };
   return libraries.constructTable({
-    features: libraries.features, data: rows, enableSortingRemoval: false,
+    features: libraries.features, data: rows,
     columns: columns.map((column) => ({ id: column.name, accessorFn: (row) => column.get(row) ?? undefined,
       sortFn: order, sortUndefined: "last", sortDescFirst: Boolean(column.down), meta: column })),
     // The filter is a list of predicates of a whole row: it is enough to ask one column.
