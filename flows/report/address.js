@@ -21,7 +21,7 @@ function pageAddress({ filters, list, columns, opened, choose, shown }) {
     for (const input of filters.elements) if (input.name && input.value) parts.set(input.name, input.value);
     const order = list.order();
     if (order) parts.set("sort", (order.desc ? "-" : "") + order.id);
-    const names = list.columns().map((one) => one.name);
+    const names = list.chosen().map((one) => one.name);
     if (String(names) !== String(firstNames)) parts.set("columns", JSON.stringify(names.slice(1)));
     if (sample && opened.row) {
       parts.set("sample", opened.row.id);
@@ -64,7 +64,7 @@ function pageAddress({ filters, list, columns, opened, choose, shown }) {
       const wanted = input.name && parts.get(input.name);
       if (wanted && (input.type !== "number" || Number.isFinite(Number(wanted)))) input.value = wanted;
     }
-    const missing = ["slice", "changed", "cause", "failure"].filter((name) => parts.get(name) && !filters.elements[name]);
+    const missing = ["verdict", "slice", "changed", "cause", "failure"].filter((name) => parts.get(name) && !filters.elements[name]);
     for (const input of filters.querySelectorAll("select")) {
       if (input.selectedIndex >= 0) continue;
       input.selectedIndex = 0;

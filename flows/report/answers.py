@@ -54,7 +54,9 @@ def changed_answers(
     both = comparison.b.samples - int((states["state"] == "new").sum())
     told = f"{len(names):,} of {format_count(both, 'sample')} of both runs have another answer in B"
     if len(shown) < len(names):
-        told += f"; here are {len(shown):,}, those with most flipped verdicts first"
+        none = comparison.claims.is_empty()
+        most = "whose scores moved most" if none else "with most flipped verdicts"
+        told += f"; here are {len(shown):,}, those {most} first"
     return ChangedAnswers(f"{told}.", list(_pairs(store, comparison, shown)))
 
 

@@ -20,14 +20,15 @@ function drawSpread(element, values, name) {
 }
 
 function explore(packed) {
-  const { against, run, steps, sliced } = byId("packed").dataset;
+  const { against, run, steps, sliced, claims } = byId("packed").dataset;
+  const hasClaims = claims !== undefined;
   // The steps whose verdicts each metric is made of.
   const stepsOf = JSON.parse(steps);
   const rows = packed.map(run ? rowFrom : rowOf);
   const filters = byId("filters");
-  filters.append(...controls(rows, against, JSON.parse(sliced)));
+  filters.append(...controls(rows, against, hasClaims, JSON.parse(sliced)));
   const value = (name) => (filters.elements[name] ? filters.elements[name].value : "");
-  const columns = listColumns(rows, against, () => value("metric"));
+  const columns = listColumns(rows, against, hasClaims, () => value("metric"));
   const list = sampleList(rows, columns, { open: show, sorted: () => { matched(); tell(); } });
   // The row whose sample is open, with its claim and step; what the server found for a text.
   const opened = { row: null, claim: null, step: null, markdown: true };

@@ -21,7 +21,7 @@ function sliceOptions(rows, sliced) {
 
 const distinct = (sets) => [...new Set(sets.flatMap((one) => [...one]))].sort().map((one) => [one, one]);
 
-function controls(rows, against, sliced) {
+function controls(rows, against, claims, sliced) {
   const control = (label, name, input) => { input.setAttribute("name", name); return node("label", {}, label, input); };
   const metrics = [...new Set(rows.flatMap((row) => [...row.scores.keys()]))];
   const slices = sliceOptions(rows, sliced);
@@ -34,7 +34,7 @@ function controls(rows, against, sliced) {
     control("Metric", "metric", options([["", "mean of all"], ...metrics.map((name) => [name, name])], null)),
     control("Score from", "from", bound()), control("Score to", "to", bound()),
     control("Status", "status", options([["scored", "scored"], ["undefined", "undefined"], ["failed", "failed"]], "any")),
-    control("Has a claim", "verdict", options(verdicts, "of any verdict")),
+    claims ? control("Has a claim", "verdict", options(verdicts, "of any verdict")) : null,
     slices.length ? control("Slice", "slice", options(slices, "all samples")) : null,
     against ? control("Changed", "changed", options([["flipped", "verdict flipped"], ["changed", "anything changed"], ["same", "nothing changed"]], "all samples")) : null,
     causes.length ? control("Cause of a change", "cause", options(causes, "any")) : null,

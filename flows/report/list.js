@@ -24,7 +24,9 @@ function sampleList(rows, columns, { open, sorted }) {
   const virtualizer = new Virtualizer({ count: 0, getScrollElement: () => scroller, estimateSize: () => state.height,
     observeElementRect, observeElementOffset, scrollToFn: elementScroll, rangeExtractor: drawnRange, onChange: drawRows });
 
-  const shownColumns = () => table.getVisibleLeafColumns();
+  // What the reader chose; a column that has no values now is left out until it has some.
+  const chosenColumns = () => table.getVisibleLeafColumns().map((column) => column.columnDef.meta);
+  const shownColumns = () => table.getVisibleLeafColumns().filter((column) => !column.columnDef.meta.empty);
   function cell(column, row) {
     const value = column.get(row);
     if (!column.text) return node("td", { class: column.field ? null : "number", dir: column.field ? "auto" : null }, column.shown(value));
@@ -130,11 +132,12 @@ function sampleList(rows, columns, { open, sorted }) {
     filter: (wanted) => { table.setGlobalFilter(wanted.length ? wanted : undefined); },
     // TanStack Table keeps the values of a row until it gets other data.
     forget: () => { table.setOptions((options) => ({ ...options, data: [...rows] })); },
+    chosen: chosenColumns,
     columns: () => shownColumns().map((column) => column.columnDef.meta),
     // The first column is always shown, since it opens the row.
     choose: (names) => { table.setColumnVisibility(Object.fromEntries(columns.map(({ name }, number) => [name, number === 0 || names.includes(name)]))); },
     // What the rows are sorted by, as `{ id, desc }`; null for the order of the page.
-    order: () => table.store.state.sorting[0] || null,
+    order: () => { const [order] = table.store.state.sorting; return order && !table.getColumn(order.id).columnDef.meta.empty ? order : null; },
     sort: (order) => { table.setSorting(order && table.getColumn(order.id) ? [order] : []); },
     draw, mark, numberOf, reveal,
   };

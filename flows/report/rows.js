@@ -83,8 +83,9 @@ const movedOf = (row, metric) => row.moved.get(metric) ?? (row.both && scoreIn(r
 
 // Every column that the list may have, the one that opens a row first. `name` stands in the address, `title`
 // in the header, and `aloud` says what the title does not; `get` is the value of a row, and `shown` makes a
-// number of it a text; `first` columns are shown at first. `chosen` gives the metric of the filters.
-function listColumns(rows, against, chosen) {
+// number of it a text; `first` columns are shown at first, and none is while it is `empty`. `chosen` gives the
+// metric of the filters, and `claims` says whether the runs have any.
+function listColumns(rows, against, claims, chosen) {
   const metrics = [...new Set(rows.flatMap((row) => [...row.scores.keys()]))];
   const fields = [...new Set(rows.flatMap((row) => Object.keys(row.metadata)))];
   const counted = (name, title, aloud) => ({ group: "Usual", name, title, aloud, get: (row) => row.counts[name], shown: String, first: true });
@@ -93,10 +94,10 @@ function listColumns(rows, against, chosen) {
     { group: "Usual", name: "question", title: "question", get: (row) => row.asked, text: true, first: true },
     { group: "Usual", name: "answer", title: "answer", get: (row) => row.answer, text: true },
     { group: "Usual", name: "score", get title() { return chosen() || "mean"; }, get: (row) => scoreOf(row, chosen()), first: true, shown: digits },
-    counted("entailed", "✓", "verdicts entailed"), counted("contradicted", "✗", "verdicts contradicted"),
-    counted("neutral", "?", "verdicts neutral"), counted("failed", "!", "failed rows"),
-    ...(against ? [{ group: "Usual", name: "changed", title: "changed claims", get: (row) => row.changed, shown: String, first: true },
-      { group: "Usual", name: "difference", title: "B - A", aloud: "difference of the metric, B - A", get: (row) => movedOf(row, chosen()), shown: signedOrDash, first: true }] : []),
+    ...(claims ? [counted("entailed", "✓", "verdicts entailed"), counted("contradicted", "✗", "verdicts contradicted"),
+      counted("neutral", "?", "verdicts neutral"), counted("failed", "!", "failed rows")] : []),
+    ...(against && claims ? [{ group: "Usual", name: "changed", title: "changed claims", get: (row) => row.changed, shown: String, first: true }] : []),
+    ...(against ? [{ group: "Usual", name: "difference", title: "B - A", aloud: "difference of the chosen metric, B - A", get: (row) => movedOf(row, chosen()), shown: signedOrDash, first: true, get empty() { return !chosen(); } }] : []),
     ...metrics.map((metric) => ({ group: "Metrics", name: `metric ${metric}`, title: metric, get: (row) => scoreIn(row, metric), shown: digits })),
     ...(against ? metrics.map((metric) => ({ group: "Differences, B - A", name: `difference ${metric}`, title: `${metric}, B - A`, get: (row) => movedOf(row, metric), shown: signedOrDash })) : []),
     ...fields.map((field) => ({ group: "Metadata", name: `field ${field}`, title: field, get: fieldIn(rows, field), shown: (value) => (value === null ? "-" : String(value)), field: true }))];

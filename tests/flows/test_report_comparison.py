@@ -135,7 +135,19 @@ def test_only_the_first_answers_are_in_the_table(
     assert found is not None
     assert [one.sample_id for one in found.pairs] == ["silent", "long"]
     assert "3 of 4 samples" in found.told
-    assert "here are 2, those with most flipped verdicts first." in found.told
+    assert "here are 2, those whose scores moved most first." in found.told
+
+
+def test_a_page_without_claims_says_nothing_of_claims(page: Page) -> None:
+    shown = page.locator("#list thead th").all_inner_texts()
+    assert shown == ["sample", "question", "mean"]
+    assert page.locator("#filters [name=verdict]").count() == 0
+    words = page.locator("body").inner_text()
+    assert "entailed" not in words
+    assert "claim changed" not in words
+    page.locator("summary", has_text="Answers that differ").click()
+    columns = page.locator("table.answers thead th").all_inner_texts()
+    assert columns == ["sample", "answer, A", "answer, B", "question"]
 
 
 def test_equal_answers_are_said(tmp_path: Path) -> None:

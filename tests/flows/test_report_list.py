@@ -15,7 +15,7 @@ from claimflow.flows.report.html import html_report
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.store.store import Store
 from claimflow.flows.viewer.server import ViewServer
-from tests.flows.recorded_runs import Table, put_run, scores
+from tests.flows.recorded_runs import Table, claims, put_run, scores
 from tests.flows.viewing import serving, watched_page
 
 FORMULAS = {
@@ -41,6 +41,7 @@ def steps(base: float) -> dict[str, Table]:
     ]
     return {
         "samples": Table("samples", rows),
+        "claims": claims({"b": ["It is."]}),
         "recall": scores("recall", values),
         "precision": scores("precision", {name: 1 - value for name, value in values.items()}),
     }
@@ -104,15 +105,16 @@ def downloaded(page: Page) -> tuple[bytes, list[list[str]]]:
 
 def test_columns_are_chosen_and_are_in_the_address(page: Page, address: str) -> None:
     opened(page, address)
-    at_first = ["sample", "question", "mean", "✓", "✗", "?", "!", "changed claims", "B - A"]
+    at_first = ["sample", "question", "mean", "✓", "✗", "?", "!", "changed claims"]
     assert titles(page) == at_first
+    expect(page.get_by_text("No claim changed.")).to_be_visible()
     page.locator("summary", has_text="Columns").click()
     for name in ("question", "verdicts entailed", "failed rows"):
         page.get_by_role("checkbox", name=name, exact=True).uncheck()
     for name in ("answer", "recall", "recall, B - A", "level", "<b>"):
         page.get_by_role("checkbox", name=name, exact=True).check()
     chosen = [
-        "sample", "answer", "mean", "✗", "?", "changed claims", "B - A", "recall",
+        "sample", "answer", "mean", "✗", "?", "changed claims", "recall",
         "recall, B - A", "level", "<b>",
     ]  # fmt: skip
     assert titles(page) == chosen
@@ -120,10 +122,10 @@ def test_columns_are_chosen_and_are_in_the_address(page: Page, address: str) -> 
     page.get_by_role("button", name="sort by level").click()
     first = page.locator("#list tbody tr").first.locator("th, td").all_inner_texts()
     assert first[0] == "d"
-    assert first[7:10] == ["0.500", "-0.100", "4"]
+    assert first[6:9] == ["0.500", "-0.100", "4"]
     again = page.context.new_page()
     opened(again, page.url)
-    assert titles(again) == [*chosen[:9], "level ▼", "<b>"]
+    assert titles(again) == [*chosen[:8], "level ▼", "<b>"]
     assert again.url == page.url
     again.close()
     page.go_back()
@@ -131,6 +133,44 @@ def test_columns_are_chosen_and_are_in_the_address(page: Page, address: str) -> 
     assert titles(page) == ["sample"]
     opened(page, f"{address}#text=Question&columns=x")
     assert titles(page) == at_first
+
+
+def test_the_difference_is_shown_where_a_metric_is_chosen(page: Page, address: str) -> None:
+    opened(page, address)
+    assert "B - A" not in titles(page)
+    page.locator("#filters [name=metric]").select_option("recall")
+    assert titles(page)[-1] == "B - A"
+    assert set(page.locator("#list tbody td:last-child").all_inner_texts()) == {"-0.100"}
+    # It is one of the usual columns: the address does not name columns.
+    page.get_by_role("button", name="sort by difference of the chosen metric, B - A").click()
+    assert parse_qs(urlsplit(page.url).fragment) == {"metric": ["recall"], "sort": ["difference"]}
+    page.locator("#filters [name=metric]").select_option("")
+    assert "B - A" not in titles(page)
+    assert urlsplit(page.url).fragment == ""
+    expect(page.get_by_text("All 5 samples, those that changed first.")).to_be_visible()
+
+
+def test_the_third_click_and_clear_bring_back_the_first_order(page: Page, address: str) -> None:
+    opened(page, address)
+    names = page.locator("#list button.open")
+    at_first = names.all_inner_texts()
+    header = page.get_by_role("button", name="sort by mean")
+    for order, arrow in (("score", "mean ▲"), ("-score", "mean ▼")):
+        header.click()
+        assert titles(page)[2] == arrow
+        assert parse_qs(urlsplit(page.url).fragment) == {"sort": [order]}
+    header.click()
+    assert titles(page)[2] == "mean"
+    assert names.all_inner_texts() == at_first
+    assert urlsplit(page.url).fragment == ""
+    expect(header).to_be_focused()
+    for _ in range(2):
+        page.get_by_role("button", name="sort by sample").click()
+    assert names.all_inner_texts() == ["d", "c", "b", "=1+1", "@x"] != at_first
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator("#list th[aria-sort=none]")).to_have_count(len(titles(page)))
+    assert names.all_inner_texts() == at_first
+    assert urlsplit(page.url).fragment == ""
 
 
 def test_another_metric_sorts_the_list_again(page: Page, address: str) -> None:
@@ -234,7 +274,7 @@ CUT = """() => [...document.querySelectorAll("#list thead th, #list td.number")]
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_header_and_no_number_of_the_list_is_cut(page: Page, address: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    opened(page, address)
+    opened(page, f"{address}#metric=recall")
     assert page.evaluate(CUT) == []
     page.locator("#columns summary").click()
     # All columns, which is more than the box has room for.
