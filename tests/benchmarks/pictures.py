@@ -78,7 +78,7 @@ def demo_store() -> Iterator[Store]:
 
 def take_all(browser: Browser, view: ViewServer, folder: Path, sample: str) -> None:
     """Take every picture of a store into a folder; `sample` has a claim that is contradicted."""
-    context = browser.new_context(viewport={"width": 1440, "height": 690}, color_scheme="light")
+    context = browser.new_context(viewport={"width": 1440, "height": 736}, color_scheme="light")
     page = context.new_page()
     page.on("console", lambda message: print(message.text))
     page.on("pageerror", lambda error: print(error.stack))
