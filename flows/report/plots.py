@@ -60,7 +60,7 @@ def comparison_chart(
     ]
     ends = [end for _, found in known for end in (found.mean, found.low, found.high)]
     # Few ticks on a narrow plot: Vega leaves out labels that overlap, and 0 could be among these.
-    few = {"tickCount": {"expr": f"max(2, width / {_APART})"}, "labelOverlap": False}
+    few = {"tickCount": {"expr": "max(2, width / 80)"}, "labelOverlap": False}
     x = numbers("mean", label, [0.0, *ends])
     x["axis"] |= few
     ends_of = {"x": x | {"field": "low"}, "x2": {"field": "high"}}
@@ -79,10 +79,6 @@ def comparison_chart(
         data={"values": rows},
         encoding={"x": x, "y": names("metric", None, [one.metric for one in metrics])},
     )
-
-
-_APART: Final = 80
-"""Pixels from one tick to the next, roughly, so that a label such as -0.0025 has room."""
 
 
 class PairedScore(NamedTuple):
@@ -351,9 +347,8 @@ _ABOVE: Final = 15
 
 def _note_layers(x: Part, height: int) -> Iterator[Part]:
     """The notes of runs in a line above the plot, each over a line down to its run."""
-    noted = {"where": "datum.note", "color": "currentColor"}
     ends = {"x": x, "y": {"value": height / 2}, "y2": {"value": "height"}}
-    yield layer("rule", ends, opacity=0.25, **noted)
+    yield layer("rule", ends, where="datum.note", color="currentColor", opacity=0.25)
     note = {"x": x, "y": {"value": height}, "text": {"field": "note", "type": "nominal"}}
     yield layer("text", note, where="datum.note", baseline="middle")
 
