@@ -88,15 +88,21 @@ def test_a_chart_is_one_stop_of_the_tab_key(browser: Browser, long: ViewServer) 
         page.get_by_role("link", name="All metrics of this pipeline").focus()
         page.keyboard.press("Tab")
         expect(points.first).to_be_focused()
-        for key, at in (("ArrowRight", 1), ("ArrowDown", 2), ("ArrowLeft", 1), ("End", 39)):
+        for key, at in (
+            ("ArrowRight", 1),
+            ("End", 39),
+            ("ArrowLeft", 38),
+            ("ArrowUp", 37),
+            ("ArrowDown", 38),
+        ):
             page.keyboard.press(key)
             expect(points.nth(at)).to_be_focused()
         page.keyboard.press("Tab")
         expect(page.get_by_role("group", name="The runs")).to_be_focused()
-        # The mark that had the focus last gets it again.
+        # The mark that was reached last gets the focus again.
         page.keyboard.press("Shift+Tab")
-        expect(points.last).to_be_focused()
-        for key, at in (("ArrowRight", 39), ("ArrowUp", 38), ("Home", 0), ("ArrowLeft", 0)):
+        expect(points.nth(38)).to_be_focused()
+        for key, at in (("End", 39), ("ArrowRight", 39), ("Home", 0), ("ArrowLeft", 0)):
             page.keyboard.press(key)
             expect(points.nth(at)).to_be_focused()
         link = points.first.get_attribute("href") or ""
