@@ -35,8 +35,8 @@ class ChartChoice(NamedTuple):
 class ResultChart(NamedTuple):
     """A chart with the choice that it shows, and the columns that may be chosen.
 
-    `note` says which rows it shows. `chart` is None where no chart can be made of the result:
-    then `note` says why.
+    `note` says which rows it shows. `chart` is None where none can be made of the choice, or of the
+    result, which then has no `ys`: `note` says why.
     """
 
     chart: Chart | None
@@ -84,10 +84,12 @@ def result_chart(
         notes.append("points, not a line: rows with the same x differ in no text of the result")
     title = f"{x} (UTC)" if frame.schema[x] == pl.Datetime else x
     series = ", ".join(texts[at] for at in divided)
-    # Where no row has both values it is empty, so that another choice can be made.
     whole = _is_whole(frame.schema[x]), _is_whole(frame.schema[y])
-    chart = _drawn(found, kind, (title, y), series, whole)
     choice = ChartChoice(kind, x, y, series or "none")
+    if found.is_empty():
+        why = "No row has values of both columns that can be drawn: choose others."
+        return ResultChart(None, why, choice, xs, ys, texts)
+    chart = _drawn(found, kind, (title, y), series, whole)
     return ResultChart(chart, "; ".join(notes), choice, xs, ys, texts)
 
 

@@ -276,6 +276,17 @@ def test_a_result_without_a_chart_says_why(client: Client) -> None:
         assert words in why
 
 
+def test_a_choice_of_columns_without_a_row_to_draw_says_so(client: Client) -> None:
+    for sql in (
+        "SELECT 1e308 AS x, 1e308 AS y, i FROM range(2) AS t(i)",
+        "SELECT NULL::DOUBLE AS x, i AS y, i FROM range(2) AS t(i)",
+    ):
+        part = charted(client, sql, x="x", y="y")
+        assert "<figure" not in part
+        assert "No row has values of both columns that can be drawn: choose others." in part
+        assert '<select name="y"' in part
+
+
 def test_a_chart_of_a_cut_result_says_so(client: Client) -> None:
     sql = "SELECT i, i * i AS square FROM range(100000) AS t(i) ORDER BY i"
     for ending in (";", " -- all of them"):
@@ -346,7 +357,7 @@ def test_absurd_numbers_are_left_out_of_a_chart(client: Client) -> None:
     for kind in ("bars", "line", "points"):
         assert note(charted(client, every, kind=kind)) == "2 rows"
         nothing = charted(client, "SELECT 'a' AS a, 'nan'::DOUBLE FROM range(2)", kind=kind)
-        assert note(nothing).startswith("0 of 2 rows (")
+        assert "No row has values of both columns that can be drawn" in nothing
 
 
 def test_a_query_is_cancelled_and_frees_its_place(client: Client) -> None:
