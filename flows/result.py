@@ -11,6 +11,7 @@ import polars as pl
 from claimflow.flows.errors import ArgumentKind, Fault, InputError, kind_faults, one_of
 from claimflow.flows.files import checked_path, faults_of_writing
 from claimflow.flows.quality.comparison import Comparison, compare
+from claimflow.flows.quality.metric_differences import check_metrics
 from claimflow.flows.report.formatting import format_interval, format_number
 from claimflow.flows.report.run_document import RunDocument, named_metrics
 from claimflow.flows.report.terminal import (
@@ -504,14 +505,7 @@ class Diff:
             _check_kinds(metric=metric)
         found = self._comparison.metrics
         names = {one.metric: {one.metric, one.metric.rpartition(".")[2]} for one in found}
-        known = {name for two in names.values() for name in two}
-        faults = [
-            Fault("metric", f"neither run has scores of {name!r}", one_of(name, known))
-            for name in metrics
-            if name not in known
-        ]
-        if faults:
-            raise InputError(faults)
+        check_metrics(metrics, set().union(*names.values()), place="metric")
         chosen = [one for one in found if not metrics or names[one.metric] & set(metrics)]
         return comparison_of_runs(self._comparison._replace(metrics=chosen))
 

@@ -366,7 +366,8 @@ class JudgeClient:
 
         Raises `JudgeError` when no request can succeed, `StoppedError` when the run is to end.
         """
-        beside_seeds = True
+        # Whether a seed of another call in a batch may be why this one is rejected: at most once.
+        others_have_seeds = True
         while True:
             response_format = self._format
             seed = self._seed(form.draw)
@@ -406,10 +407,9 @@ class JudgeClient:
             except ProviderError as error:
                 if error.kind == "format" and self._step_down(response_format):
                     continue
-                # A batch is rejected as a whole, also for the seed of another call.
-                without_seed = batches is not None and beside_seeds
-                if (seed or without_seed) and re.search(r"\bseed\b", error.message):
-                    self._takes_seed = beside_seeds = False
+                for_seed = seed or (batches is not None and others_have_seeds)
+                if for_seed and re.search(r"\bseed\b", error.message):
+                    self._takes_seed = others_have_seeds = False
                     continue
                 call = call._replace(seconds=error.seconds, attempts=error.attempts)
                 return Exchange(call, "", False, self.requests.failure(error, call.call_id))

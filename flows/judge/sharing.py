@@ -75,7 +75,7 @@ class StepGroup:
         self._changed = threading.Condition()
         # In a thread of a stage's own `PART` is not set, so a step may ask twice about one part.
         self._waiting: dict[str, dict[int, list[_Waiting]]] = {step: {} for step in steps}
-        # The votes of a step on a part that have not ended; one where it does not vote.
+        # The votes of a step on a part that have not ended; 0 where it does not vote.
         self._votes: Counter[tuple[str, int]] = Counter()
         self._finished: dict[str, set[int]] = {step: set() for step in steps}
 

@@ -246,15 +246,19 @@ def select_metrics(
     Raises `InputError`, whose faults are at `place`, for metrics without a score.
     """
     wanted = set(metrics)
-    known = {*pairs["name"], *pairs["metric"]}
+    check_metrics(wanted, {*pairs["name"], *pairs["metric"]}, place=place)
+    named = pl.col("name").is_in(wanted) | pl.col("metric").is_in(wanted)
+    return pairs.filter(named) if wanted else pairs
+
+
+def check_metrics(wanted: Collection[str], known: Collection[str], *, place: str) -> None:
+    """Raise `InputError`, whose faults are at `place`, for names that are not `known`."""
     faults = [
         Fault(place, f"neither run has scores of {name!r}", one_of(name, known))
-        for name in sorted(wanted - known)
+        for name in sorted(set(wanted).difference(known))
     ]
     if faults:
         raise InputError(faults)
-    named = pl.col("name").is_in(wanted) | pl.col("metric").is_in(wanted)
-    return pairs.filter(named) if wanted else pairs
 
 
 def _metric(

@@ -50,8 +50,9 @@ def multiple_trend(past: Sequence[PastMean], metric: str, leads_to: Mapping[str,
 
 def long_trend(past: Sequence[PastMean], metric: str, details: Mapping[str, TrendDetail]) -> Chart:
     """The means of a metric, as wide as a page; `details` are by the ids of runs."""
-    named = {name: details[one.run_id] for name, one in _by_start(past).items()}
-    return trend_chart(_by_start(past), label=metric, width=900, height=240, details=named)
+    runs = _by_start(past)
+    named = {name: details[one.run_id] for name, one in runs.items()}
+    return trend_chart(runs, label=metric, width=900, height=240, details=named)
 
 
 class Sparkline(NamedTuple):

@@ -45,27 +45,25 @@ def comparison_chart(
     `label` is the title of the axis; each metric is 24 pixels high. A metric that is not scored in
     both runs has an empty row. With `leads_to` a point is a link to the address that this returns.
     """
-    known = [(one.metric, one.difference) for one in metrics if one.difference]
-    addresses = {one.metric: leads_to(one) for one in metrics} if leads_to else {}
     rows: list[Part] = [
         {
-            "metric": metric,
+            "metric": one.metric,
             "mean": found.mean,
             "low": found.low,
             "high": found.high,
-            "told": f"{metric}: {_with_interval(found.mean, found.low, found.high)}",
-            **({"link": addresses[metric]} if addresses else {}),
+            "told": f"{one.metric}: {_with_interval(found.mean, found.low, found.high)}",
+            **({"link": leads_to(one)} if leads_to else {}),
         }
-        for metric, found in known
+        for one in metrics
+        if (found := one.difference)
     ]
-    ends = [end for _, found in known for end in (found.mean, found.low, found.high)]
+    ends = [row[end] for row in rows for end in ("mean", "low", "high")]
     # Few ticks on a narrow plot: Vega leaves out labels that overlap, and 0 could be among these.
-    few = {"tickCount": {"expr": "max(2, width / 80)"}, "labelOverlap": False}
     x = numbers("mean", label, [0.0, *ends])
-    x["axis"] |= few
+    x["axis"] |= {"tickCount": {"expr": "max(2, width / 80)"}, "labelOverlap": False}
     ends_of = {"x": x | {"field": "low"}, "x2": {"field": "high"}}
     points = [marks("circle", where="!datum.link", told=True, size=60)]
-    if addresses:
+    if leads_to:
         points += [marks("circle", where="datum.link", size=60), links("circle", size=400)]
     return Chart(
         "differences",

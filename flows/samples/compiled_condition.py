@@ -120,9 +120,9 @@ class _Compiled:
             narrow = f"try_cast(json_extract_string(metadata, {path}) AS BIGINT) IS NOT NULL"
             wide = f"CASE WHEN {kind} <> 'UBIGINT' OR {narrow} THEN {kind} ELSE 'HUGEINT' END"
             query = f"SELECT DISTINCT {wide} FROM {_INCOMING}"
-            for (kind,) in self._answer(query, columns):
-                before = self._types.get(column, kind or "NULL")
-                self._types[column] = _joined(before, kind or "NULL")
+            for (found,) in self._answer(query, columns):
+                before = self._types.get(column, found or "NULL")
+                self._types[column] = _joined(before, found or "NULL")
 
     def holds(self, columns: Mapping[str, list[Any]]) -> set[int]:
         """The places of the samples for which it is true. Raises `InputError`."""

@@ -1,8 +1,7 @@
 """An SQL condition over the fields and the metadata of samples, such as `model = 'x'`."""
 
 from collections.abc import Collection, Iterator
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import polars as pl
 
@@ -24,8 +23,7 @@ class Condition:
 
     Fields of the metadata are numbers where all their values are, else texts; a field of a sample
     comes before one of the metadata with its name. `metadata` is a JSON object. It is compiled for
-    the fields that some samples have, and asked in a process with limits; use it in a `with`,
-    which ends that.
+    the fields that some samples have, and asked in a process with limits; use it in `closing`.
 
     Where it `needs_types`, it must `learn` from all samples before it can be asked.
     """
@@ -45,19 +43,12 @@ class Condition:
                 (text, place, fields, tuple(metadata), _SECONDS)
             )
         except BaseException:
-            self._process.end()
+            self._process.close()
             raise
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.end()
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
 
     def learn(self, samples: pl.DataFrame) -> None:
         """Look at the values of metadata in a part of the samples, to know their types."""

@@ -136,11 +136,10 @@ def misspelt_name(column: str, names: Collection[str]) -> str | None:
 class NestedMetadata:
     """Moves the members of an object in the column `metadata` to columns of their own.
 
-    The object may be JSON in a text.
-
-    A member stays where it is if the record has a column of its name, which counts, and if its name
-    is that of a field or in `kept`: what describes a sample does not become its id or its answer.
-    `rename` takes such a member out nevertheless.
+    The object may be JSON in a text, as in a cell of CSV. A member stays where it is if the record
+    has a column of its name, which counts, and if its name is that of a field or in `kept`: what
+    describes a sample does not become its id or its answer. `rename` takes such a member out
+    nevertheless.
     """
 
     def __init__(
@@ -152,15 +151,13 @@ class NestedMetadata:
         # Member -> what is told of it, the first place, and the number of records.
         self._ignored: dict[str, tuple[str, str, str, int]] = {}
 
-    def moved(self, values: Mapping[str, Any], place: str) -> dict[str, Any]:
+    def moved(self, values: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         """The columns of the record at `place`. Raises `RecordError` where they are too many."""
-        nested = _object_in(values.get(METADATA))
-        if METADATA in self._by_column or nested is None:
-            nested = {}
+        nested = {} if METADATA in self._by_column else _object_in(values.get(METADATA))
         if error := too_many_columns(len(values) - bool(nested) + len(nested)):
             raise error
         if not nested:
-            return dict(values)
+            return values
         columns = {name: value for name, value in values.items() if name != METADATA}
         filled = {
             self._by_column[name]
@@ -204,8 +201,11 @@ class NestedMetadata:
         self._ignored[name] = what, hint, first, count + 1
 
 
-def _object_in(value: Any) -> dict[str, Any] | None:
-    """An object, or that which a text holds as JSON, as cells of CSV do; None for other values."""
+def _object_in(value: Any) -> dict[str, Any]:
+    """The members of an object, or of the JSON object in a text; empty for other values.
+
+    Numbers that JSON cannot hold are None.
+    """
     if isinstance(value, str) and value.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             value = json.loads(
@@ -213,7 +213,7 @@ def _object_in(value: Any) -> dict[str, Any] | None:
                 parse_constant=lambda _: None,
                 parse_float=lambda digits: found if math.isfinite(found := float(digits)) else None,
             )
-    return value if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def _differ(one: Any, other: Any) -> bool:

@@ -279,10 +279,7 @@ class _SampleReader:
         self._misspelt_at: dict[str, tuple[str, int]] = {}
 
     def warnings(self, missing: Collection[str]) -> Iterator[Fault]:
-        """What was left out, and columns and members of metadata that do not count.
-
-        These are fields not in `missing` whose name is misspelt in some samples.
-        """
+        """What was left out, misspelt names of fields not in `missing`, and ignored metadata."""
         if self.first_skipped:
             place, what, hint = self.first_skipped[0]
             more = f" (and {self.skipped - 1:,} more)" if self.skipped > 1 else ""

@@ -8,6 +8,7 @@ so that neither the order of files nor that of rows decides.
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -133,7 +134,7 @@ def _keyed(samples: SampleSource, wanted: Selection, where: str) -> Iterator[pl.
         for part in samples.shards(_PART):
             yield _keys(part, wanted)
         return
-    with Condition(wanted.where, where, samples.metadata) as condition:
+    with closing(Condition(wanted.where, where, samples.metadata)) as condition:
         if condition.needs_types:
             for part in samples.shards(_PART):
                 condition.learn(part)

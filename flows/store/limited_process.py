@@ -15,8 +15,7 @@ import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 _CALL: Final = "import sys; sys.path[:] = {path!r}; from {module} import {name}; {name}()"
 
@@ -29,8 +28,7 @@ _WATCH_SECONDS: Final = 0.5
 class LimitedProcess:
     """A Python that calls a function without arguments; its end of the connection is `served`.
 
-    Use it in a `with`, which ends it. Ctrl-C does not reach it: it is for the process that started
-    it.
+    Use it in `closing`. Ctrl-C does not reach it: it is for the process that started it.
     """
 
     def __init__(self, module: str, name: str) -> None:
@@ -46,18 +44,7 @@ class LimitedProcess:
                 process_group=0,
             )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.end()
-
-    def end(self) -> None:
+    def close(self) -> None:
         """End the process and wait until it is gone."""
         self.kill()
         self._process.wait()

@@ -292,14 +292,15 @@ def _saving(connection: duckdb.DuckDBPyConnection) -> Saving:
         "SELECT block_size, free_blocks FROM pragma_database_size() "
         "WHERE database_name = current_database()"
     ).fetchall()
+    kept_rows = _kept_rows()
     segments = " UNION ALL ".join(
         f"SELECT '{table}' AS name, block_id, block_offset, additional_block_ids "
         f"FROM pragma_storage_info('{table}') WHERE persistent AND block_id >= 0"
-        for table in _kept_rows()
+        for table in kept_rows
     )
     sizes = dict(connection.execute(_SIZES.format(segments=segments), {"block": block}).fetchall())
     unused = 0.0
-    for table, kept in _kept_rows().items():
+    for table, kept in kept_rows.items():
         counts = f"SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM ({kept}))"
         ((rows, stay),) = connection.execute(counts).fetchall()
         unused += sizes.get(table, 0) * (1 - stay / rows) if rows else 0

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,7 +114,7 @@ def query(
     Raises `StoreBusyError` where another process writes to the file for longer than `store.wait`.
     """
     began = time.monotonic()
-    with LimitedProcess(__name__, "answer") as process:
+    with closing(LimitedProcess(__name__, "answer")) as process:
         try:
             if cancellation is not None:
                 cancellation.of(process)

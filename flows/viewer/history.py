@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 import polars as pl
 
@@ -23,6 +22,7 @@ from claimflow.flows.viewer.overview import (
     newest_means,
     past_mean,
 )
+from claimflow.flows.viewer.responses import run_link
 from claimflow.stages.rows import Sample
 
 _LONG_TREND: Final = 100
@@ -78,7 +78,7 @@ def trend_plot(rows: Sequence[TrendRow], metric: str) -> Chart:
     past = [past_mean(row._asdict()) for row in reversed(rows)]
     details = {
         row.run_id: TrendDetail(
-            link=f"/run/{quote(row.run_id, safe='')}",
+            link=run_link(row.run_id),
             note=str(number) if set(row.changed) - {_OTHER_SAMPLES} else "",
             gates=row.gates,
         )
@@ -105,7 +105,9 @@ def small_trends(store: Store, pipeline: str) -> list[SmallTrend]:
     for row in newest_means(store, means).iter_rows(named=True):
         same = (pl.col("scores") == row["scores"]) & (pl.col("metric") == row["metric"])
         past = [past_mean(one) for one in means.filter(same).iter_rows(named=True)]
-        plot = multiple_trend(past, row["metric"], {one.run_id: _run_link(one) for one in past})
+        plot = multiple_trend(
+            past, row["metric"], {one.run_id: run_link(one.run_id) for one in past}
+        )
         found.append(
             SmallTrend(row["scores"], row["metric"], row["name"], row["lower"], past[-1], plot)
         )
@@ -117,10 +119,6 @@ def pipeline_means(store: Store, pipeline: str, *, most: int | None = None) -> p
     with store.reading() as connection:
         runs = read_table(connection, _WHOLE_RUNS, pipeline=pipeline, most=most)
     return means_of_runs(store, runs["run_id"].to_list())
-
-
-def _run_link(run: PastMean) -> str:
-    return f"/run/{quote(run.run_id, safe='')}"
 
 
 _WHOLE_RUNS: Final = """
@@ -152,9 +150,8 @@ def claim_history(
 ) -> list[ClaimRow]:
     """The verdicts on a claim in the newest runs of the pipeline of a run, the newest first.
 
-    With `every`, in all of its runs.
-    Over several passages, an entailed one decides, else a contradicted one. Control characters of
-    `sample_id` and `claim` may be replaced, as in reports.
+    With `every`, in all of its runs. Over several passages, an entailed one decides, else a
+    contradicted one. Control characters of `sample_id` and `claim` may be replaced, as in reports.
     """
     named = matching_sample(store, run_id, sample_id)
     with store.reading() as connection:
@@ -218,7 +215,10 @@ WHERE sample_id = $sample AND run_id IN (SELECT unnest($runs::VARCHAR[]))
 
 
 def _sample_change(before: Mapping[str, int] | None, now: Mapping[str, int] | None) -> str:
-    """How a sample differs between two runs whose samples differ; None where a run lacks it."""
+    """How a sample differs between two runs whose samples differ.
+
+    `before` and `now` have a hash of each of its fields, and are None where a run lacks it.
+    """
     if before is None or now is None:
         return "this sample: " + ("not in this run" if now is None else "not in the run before")
     fields = [name for name in _FIELDS if before[name] != now[name]]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import duckdb
 import polars as pl
@@ -50,6 +50,7 @@ from claimflow.flows.viewer.responses import (
     error_response,
     json_response,
     page,
+    run_link,
 )
 
 STORE_SECONDS: Final = 3.0
@@ -543,5 +544,5 @@ def _named_row(row: Mapping[str, Any], target: LabelTarget) -> dict[str, str]:
     sample = address({"sample": row["sample_id"]})
     return {
         "text": next(str(text) for text in texts if text),
-        "link": f"/run/{quote(target.run_id, safe='')}{sample}",
+        "link": f"{run_link(target.run_id)}{sample}",
     }

@@ -49,6 +49,7 @@ from claimflow.flows.viewer.responses import (
     file_response,
     json_response,
     page,
+    run_link,
 )
 from claimflow.flows.viewer.workbench import cancel_query, sql_page
 
@@ -171,8 +172,12 @@ def _trend_page(store: Store, query: Mapping[str, str]) -> Response:
         plot=trend_plot(rows, metric),
         rows=rows,
         here=_here("/trend", query),
-        every=f"/trend?{urlencode({'pipeline': pipeline})}",
+        every=_trends_link(pipeline),
     )
+
+
+def _trends_link(pipeline: str) -> str:
+    return f"/trend?{urlencode({'pipeline': pipeline})}"
 
 
 def _trends_page(store: Store, pipeline: str, wanted: str) -> Response:
@@ -183,13 +188,12 @@ def _trends_page(store: Store, pipeline: str, wanted: str) -> Response:
     if not found:
         message = f"no whole run of {pipeline!r} has a mean"
         return error_response(HTTPStatus.NOT_FOUND, message)
-    here = f"/trend?{urlencode({'pipeline': pipeline})}"
     return charted_page(
         "trends",
         pipeline=pipeline,
         metrics=found,
         runs=SMALL_TREND,
-        here=here,
+        here=_trends_link(pipeline),
         trend_link=_trend_link,
     )
 
@@ -232,7 +236,7 @@ def _compare(store: Store, query: Mapping[str, str]) -> Response:
     a, b = (chosen_run(store, name) for name in names)
     if a == b:
         return error_response(HTTPStatus.BAD_REQUEST, f"A and B are the same run, {a}")
-    to = f"/run/{quote(b, safe='')}?against={quote(a, safe='')}"
+    to = f"{run_link(b)}?against={quote(a, safe='')}"
     redirect = error_response(HTTPStatus.SEE_OTHER, "the comparison")
     return redirect._replace(headers={"Location": to})
 
@@ -246,7 +250,7 @@ def _of_run(store: Store, path: str, parameters: Mapping[str, str]) -> Response:
     if not part and (unquote(name), against or None) != (run_id, before):
         # A word such as latest or previous would mean other runs in a link that is opened later.
         compared = f"?{urlencode({'against': before})}" if before else ""
-        to = f"/run/{quote(run_id, safe='')}{compared}"
+        to = f"{run_link(run_id)}{compared}"
         redirect = error_response(HTTPStatus.SEE_OTHER, "the report")
         return redirect._replace(headers={"Location": to})
     comparison = _comparison(store, before, run_id) if before else None

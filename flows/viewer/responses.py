@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import quote
 
 import polars as pl
 
@@ -99,6 +100,11 @@ def file_response(frame: pl.DataFrame, wanted: str, name: str) -> Response:
     except pl.exceptions.ComputeError as error:
         return error_response(HTTPStatus.BAD_REQUEST, f"cast it to a type of {wanted}: {error}")
     return Response(HTTPStatus.OK, content, headers=headers)
+
+
+def run_link(run_id: str) -> str:
+    """The address of the report of a run."""
+    return f"/run/{quote(run_id, safe='')}"
 
 
 _Page = Literal["claim", "result", "label", "label_results", "tags", "error"]

@@ -55,8 +55,8 @@ def result_chart(
     By default the first column of times is x, else the first of differing texts, else the first
     column. Times make a line, texts bars, and numbers points. A line joins no rows that differ in a
     column of texts whose values come again at another x; bars of equal names are told apart by
-    such texts. `links` has the address that each row
-    leads to, or None; `rows` says in words which rows of the result `frame` has.
+    such texts. `links` has the address that each row leads to, or None; `rows` says in words which
+    rows of the result `frame` has.
     """
     xs = [name for name, kind in frame.schema.items() if _is_axis(kind)]
     ys = [name for name, kind in frame.schema.items() if kind.is_numeric()]

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from threading import BoundedSemaphore
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import polars as pl
 from markupsafe import escape
@@ -27,6 +27,7 @@ from claimflow.flows.viewer.responses import (
     file_response,
     json_response,
     page,
+    run_link,
 )
 from claimflow.flows.viewer.result_chart import KINDS, ChartChoice, ResultChart, result_chart
 
@@ -253,9 +254,9 @@ def _region(asked: _Asked, result: _Result) -> dict[str, Any]:
 
 
 def _result_table(frame: pl.DataFrame, choice: ChartChoice, every: int | None) -> _ResultTable:
-    """The first rows of a query result, which has `every` row or, without it, more.
+    """The first rows of a query result; NULL is a dash, long cells end in an ellipsis.
 
-    NULL is a dash, long cells end in an ellipsis.
+    `every` is the number of its rows, None where it is not known.
     """
     rows: list[list[_Cell]] = []
     characters = 0
@@ -268,21 +269,17 @@ def _result_table(frame: pl.DataFrame, choice: ChartChoice, every: int | None) -
         rows.append(cells)
     note = "" if len(rows) == frame.height else f"{_first_of(len(rows), every).capitalize()}."
     numeric = [dtype.is_numeric() for dtype in frame.dtypes]
-    charted = first.height
-    in_chart = (
-        format_count(charted, "row") if charted == frame.height else _first_of(charted, every)
-    )
+    whole = first.height == frame.height
+    in_chart = format_count(first.height, "row") if whole else _first_of(first.height, every)
     links = [_row_link(row) for row in first.iter_rows(named=True)]
     chart = result_chart(first, choice, links, rows=in_chart)
     return _ResultTable(frame.columns, numeric, rows, note, chart)
 
 
 def _first_of(shown: int, every: int | None) -> str:
-    return (
-        f"the first {shown:,} rows; there are more"
-        if every is None
-        else (f"the first {shown:,} of {every:,} rows")
-    )
+    if every is None:
+        return f"the first {shown:,} rows; there are more"
+    return f"the first {shown:,} of {every:,} rows"
 
 
 def _cell_text(value: object) -> str:
@@ -297,7 +294,7 @@ def _cell_link(name: str, row: Mapping[str, Any]) -> str | None:
     run_id = row.get("run_id")
     if name not in ("run_id", "sample_id") or not isinstance(run_id, str):
         return None
-    report = f"/run/{quote(run_id, safe='')}"
+    report = run_link(run_id)
     sample_id = row["sample_id"] if name == "sample_id" else None
     return f"{report}{address({'sample': sample_id})}" if isinstance(sample_id, str) else report
 

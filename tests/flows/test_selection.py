@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any
@@ -229,7 +230,7 @@ def test_samples_are_asked_about_in_parts_of_a_bounded_size(
 
 def test_the_process_of_a_condition_ends_with_it() -> None:
     before = children(os.getpid())
-    with Condition("model = 'x'", "p", ["model"]):
+    with closing(Condition("model = 'x'", "p", ["model"])):
         assert len(children(os.getpid()) - before) == 1
     with pytest.raises(InputError):
         Condition("model = ", "p", ["model"])
