@@ -108,8 +108,8 @@ def test_the_python_of_the_readme_runs(
     monkeypatch.syspath_prepend(clone)
     exec(EXAMPLE, {})
     printed = capfd.readouterr()
-    assert re.search(r"^ factual_correctness +0\.442 ", printed.out, re.MULTILINE)
-    assert "0.719" in printed.out
+    assert re.search(r"^ factual_correctness +0\.453 ", printed.out, re.MULTILINE)
+    assert "0.703" in printed.out
     assert printed.err == ""
     Path("my_metrics.py").write_text(METRIC, "utf-8")
     answers = [{"response": "The tower stands in Paris. It opened in 1889."}]
@@ -196,7 +196,7 @@ def test_the_night_over_traces_prints_what_the_readme_shows(tmp_path: Path, fork
         assert "20 evaluations sent" in going.out()
     spans = {one.trace_id.hex(): one.span_id.hex() for one in records(collector.got)}
     assert len(spans) == 20
-    assert spans["a8c21133ef6421bad90c867c48a55a9d"] == "16feaa4c45aaffa2"
+    assert spans["2f392d4e5429787f1d5a305da7e62e5d"] == "3736d8b256d34c79"
     # The next night has the same files, and nothing to pay for.
     going = forks.run(tmp_path, "run", "configs/traces.yaml", environment=WIDE)
     assert (going.code(), going.out()) == (

@@ -13,8 +13,8 @@ from claimflow.flows.models.entailment.model import WINDOW, EncodedPair, encode_
 from claimflow.flows.models.entailment.texts import PreparedClaim, PreparedPremise, premise_excerpt
 from tests.benchmarks.training.examples import Example, Label
 
-_TOKENS, _PAIRS = 8_192, 320
-"""Tokens, with padding, and pairs in a batch, at most."""
+_PAIR: Final = 25.6
+"""Tokens that a batch has for each of its pairs, at least, so that none has too many pairs."""
 
 _CLS, _SEP, _FULL_STOP = 101, 102, 1012
 _ENDS: Final = frozenset({_FULL_STOP, 999, 1029, 1000})
@@ -27,11 +27,12 @@ _premise = lru_cache(64)(PreparedPremise)
 
 
 class EncodedExample(NamedTuple):
-    """An example as the network reads it."""
+    """An example as the network reads it, and its place among all examples."""
 
     pair: EncodedPair
-    label: Label
+    label: Label | None
     weight: float
+    number: int
 
 
 def encoded(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]]) -> list[EncodedPair]:
@@ -60,28 +61,36 @@ class EncodedExamples:
         found = tokenizer.encode_batch(list(numbers), add_special_tokens=False)
         self._texts: list[NDArray[np.uint16]] = [np.array(one.ids, np.uint16) for one in found]
 
-    def epoch(self, seed: int) -> list[list[EncodedExample]]:
-        """Batches of pairs of similar length, in a random order."""
+    def epoch(self, seed: int, tokens: int) -> list[list[EncodedExample]]:
+        """Batches of pairs of similar length, in a random order.
+
+        A batch has at most that many tokens, with padding.
+        """
         random = Random(seed)
         drawn = [
-            EncodedExample(self._pair(number, random), one.label, one.weight)
+            EncodedExample(self._pair(number, random), one.label, one.weight, number)
             for number, one in enumerate(self._examples)
             for _ in range(int(one.times + random.random()))
         ]
-        drawn.sort(key=lambda one: (len(one.pair.ids) // 8, random.random()))
-        made: list[list[EncodedExample]] = [[]]
-        for one in drawn:
-            if (len(made[-1]) + 1) * len(one.pair.ids) > _TOKENS or len(made[-1]) >= _PAIRS:
-                made.append([])
-            made[-1].append(one)
-        random.shuffle(made)
-        return made
+        return _batches(drawn, tokens, random)
 
-    def _pair(self, number: int, random: Random) -> EncodedPair:
+    def every(self, tokens: int) -> list[list[EncodedExample]]:
+        """Batches with each example once, no premise among other sentences."""
+        found = [
+            EncodedExample(self._pair(number), one.label, one.weight, number)
+            for number, one in enumerate(self._examples)
+        ]
+        return _batches(found, tokens, Random(0))
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def _pair(self, number: int, random: Random | None = None) -> EncodedPair:
         premise, claim = (self._texts[text].tolist() for text in self._rows[number])
         claim = claim[: WINDOW // 2]
         room = WINDOW - 3 - len(claim)
-        if random.random() < self._examples[number].among and len(premise) < room - _ROOM:
+        among = self._examples[number].among
+        if random and random.random() < among and len(premise) < room - _ROOM:
             premise = self._among_others(premise, room, random)
         ids = (_CLS, *premise[:room], _SEP, *claim, _SEP)
         return EncodedPair(ids, len(ids) - len(claim) - 1)
@@ -107,3 +116,17 @@ class EncodedExamples:
             if room < 0:
                 return
             yield self._texts[text].tolist()
+
+
+def _batches(
+    examples: list[EncodedExample], tokens: int, random: Random
+) -> list[list[EncodedExample]]:
+    examples.sort(key=lambda one: (len(one.pair.ids) // 8, random.random()))
+    made: list[list[EncodedExample]] = [[]]
+    for one in examples:
+        room = tokens // len(one.pair.ids) if made[-1] else len(examples)
+        if len(made[-1]) >= min(room, int(tokens / _PAIR)):
+            made.append([])
+        made[-1].append(one)
+    random.shuffle(made)
+    return made

@@ -82,12 +82,12 @@ class Example(NamedTuple):
     """A training pair with its weight in the loss.
 
     `among` is the probability that sentences of other documents are put around the premise, `times`
-    how often an epoch has the example on average.
+    how often an epoch has the example on average. Without a label only teachers say what it is.
     """
 
     premise: str
     claim: str
-    label: Label
+    label: Label | None
     weight: float
     among: float
     times: float = 1.0
@@ -114,7 +114,7 @@ def further_examples(rows: list[Labelled]) -> Iterator[Example]:
             yield example(row.premise, row.claim, row.label, weight, 0.3)._replace(times=times)
 
 
-def example(premise: str, claim: str, label: Label, weight: float, among: float) -> Example:
+def example(premise: str, claim: str, label: Label | None, weight: float, among: float) -> Example:
     """An example; a long premise stays alone."""
     return Example(premise, claim, label, weight, 0.0 if len(premise) > _LONGEST else among)
 

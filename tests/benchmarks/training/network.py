@@ -1,4 +1,4 @@
-"""The networks in torch, for training: the encoder that claimflow carries, with other heads.
+"""The networks in torch, for training: sentence encoders with other heads.
 
 For entailment the encoder reads premise and claim as one sequence with two token types. The inputs
 of the head are the vector of [CLS], the means over the claim's and over the premise's tokens, the
@@ -10,44 +10,102 @@ Manning 2017).
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from safetensors.torch import load
 from torch.nn import functional
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel
 
 from claimflow.flows.models.entailment.model import EncodedPair
 from tests.benchmarks.training.graph import ARC, LABEL, WIDTH
-from tests.benchmarks.training.official import Official
+from tests.benchmarks.training.official import Official, OfficialLarge
 
 CLASSES = ("entailed", "contradicted", "neutral")
 
+_CLS, _SEP = 101, 102
 
-class Network(torch.nn.Module):
-    """The official encoder with an untrained head."""
 
-    def __init__(self, official: Official) -> None:
+class CrossEncoder(torch.nn.Module, ABC):
+    """A sentence encoder of that width, with an untrained head for pairs."""
+
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.bert = _official_encoder(official)
-        self.head = torch.nn.Linear(5 * WIDTH, len(CLASSES))
+        self.head = torch.nn.Linear(5 * width, len(CLASSES))
         torch.nn.init.normal_(self.head.weight, std=0.02)
         torch.nn.init.zeros_(self.head.bias)
+
+    @abstractmethod
+    def layers(self) -> Sequence[torch.nn.Module]:
+        """The layers of the encoder, the lowest first."""
+
+    @abstractmethod
+    def encode(self, ids: torch.Tensor, kinds: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Vectors (pairs, tokens, width) of what `padded` gives."""
 
     def forward(self, batch: Sequence[EncodedPair]) -> torch.Tensor:
         """Logits of `CLASSES`, a row per pair."""
         device = self.head.weight.device
         ids, kinds, mask = (part.to(device) for part in padded(batch))
-        hidden = self.bert(
-            input_ids=ids, token_type_ids=kinds, attention_mask=mask
-        ).last_hidden_state
+        hidden = self.encode(ids, kinds, mask)
         claim, premise = (
             _mean(hidden, (kind * mask).unsqueeze(-1).to(hidden.dtype))
             for kind in (kinds, 1 - kinds)
         )
         apart, product = (claim - premise).abs(), claim * premise
         return self.head(torch.cat([hidden[:, 0], claim, premise, apart, product], 1))
+
+
+class Network(CrossEncoder):
+    """all-MiniLM-L6-v2 with an untrained head."""
+
+    def __init__(self, official: Official) -> None:
+        super().__init__(WIDTH)
+        self.bert = _official_encoder(official)
+
+    def layers(self) -> Sequence[torch.nn.Module]:
+        """The layers of the encoder, the lowest first."""
+        return tuple(self.bert.encoder.layer)
+
+    def encode(self, ids: torch.Tensor, kinds: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Vectors (pairs, tokens, width) of what `padded` gives."""
+        read = self.bert(input_ids=ids, token_type_ids=kinds, attention_mask=mask)
+        return read.last_hidden_state
+
+
+class LargeNetwork(CrossEncoder):
+    """all-mpnet-base-v2 with an untrained head.
+
+    Its vocabulary is that of MiniLM, four places later, and its own special tokens. It knows no
+    types of tokens: two vectors that begin as zeros tell premise and claim apart.
+    """
+
+    def __init__(self, official: OfficialLarge) -> None:
+        config = MPNetConfig(**json.loads(official.config))
+        super().__init__(config.hidden_size)
+        self.mpnet = MPNetModel(config, add_pooling_layer=False)
+        weights = load(official.weights)
+        kept = {name: one for name, one in weights.items() if not name.startswith("pooler")}
+        self.mpnet.load_state_dict(kept, strict=False)
+        self.kinds = torch.nn.Parameter(torch.zeros(2, config.hidden_size))
+        for fixed in (
+            self.mpnet.embeddings.word_embeddings,
+            self.mpnet.encoder.relative_attention_bias,
+        ):
+            fixed.weight.requires_grad = False
+
+    def layers(self) -> Sequence[torch.nn.Module]:
+        """The layers of the encoder, the lowest first."""
+        return tuple(self.mpnet.encoder.layer)
+
+    def encode(self, ids: torch.Tensor, kinds: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Vectors (pairs, tokens, width) of what `padded` gives."""
+        special = torch.where(ids == _CLS, 0, torch.where(ids == _SEP, 2, ids + 4))
+        words = self.mpnet.embeddings.word_embeddings(special.masked_fill(mask == 0, 1))
+        read = self.mpnet(inputs_embeds=words + self.kinds[kinds], attention_mask=mask)
+        return read.last_hidden_state
 
 
 def _official_encoder(official: Official) -> BertModel:
@@ -138,8 +196,8 @@ def padded(batch: Sequence[EncodedPair]) -> tuple[torch.Tensor, torch.Tensor, to
     return ids, kinds, mask
 
 
-def log_losses(logs: torch.Tensor, labels: Sequence[str]) -> torch.Tensor:
-    """The log loss of each row of log probabilities.
+def log_losses(logs: torch.Tensor, labels: Sequence[str | None]) -> torch.Tensor:
+    """The log loss of each row of log probabilities; without a label it means nothing.
 
     For `not` the probabilities of contradicted and neutral are added.
     """

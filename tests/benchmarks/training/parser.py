@@ -145,7 +145,7 @@ def new_training(network: ParserNetwork, folder: Path) -> Training:
     named = list(network.named_parameters())
     own = [p for name, p in named if name.startswith("bert") and p.requires_grad]
     heads = [p for name, p in named if not name.startswith("bert")]
-    return Training(network, own, heads, SCHEDULE, folder)
+    return Training(network, (own, heads), SCHEDULE, folder)
 
 
 def train(

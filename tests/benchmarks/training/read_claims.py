@@ -140,7 +140,7 @@ def _entailed(source: Source, random: Random) -> Iterator[Example]:
 def _not_entailed(
     source: Source, names: list[str], others: list[str], random: Random
 ) -> Iterator[Example]:
-    for claim in list(_swapped(source, random))[: source.each]:
+    for claim in list(swapped(source, random))[: source.each]:
         yield _example(source, claim, "not")
     changed = (_changed(claim, source, names, random) for claim in _shuffled(source.claims, random))
     usable = [(claim, label) for claim, label in changed if claim and not source.says(claim)]
@@ -158,7 +158,7 @@ def _example(source: Source, claim: str, label: Label, weight: float = MADE) -> 
     return example(source.premise, claim, label, weight, 0.3)
 
 
-def _swapped(source: Source, random: Random) -> Iterator[str]:
+def swapped(source: Source, random: Random) -> Iterator[str]:
     """Claims with the predicate of a claim on another subject."""
     parts = [match.groups() for match in map(_PREDICATE.match, source.claims) if match]
     for subject, verb, rest in _shuffled(parts, random):
@@ -182,7 +182,7 @@ def _changed(
 ) -> tuple[str | None, Label]:
     drawn = random.random()
     if drawn < 0.35:
-        return _other_number(claim, source.premise, random), "not"
+        return number_of_premise(claim, source.premise, random), "not"
     if drawn < 0.7:
         return changes.other_name(claim, source.premise, names, random), "not"
     if drawn < 0.85:
@@ -190,8 +190,11 @@ def _changed(
     return changes.denied(claim, random), "contradicted"
 
 
-def _other_number(claim: str, premise: str, random: Random) -> str | None:
-    """The claim with another number, of the premise if it has one of as many digits."""
+def number_of_premise(claim: str, premise: str, random: Random) -> str | None:
+    """The claim with another number, of the premise if it has one of as many digits.
+
+    None if the claim has no number.
+    """
     found = list(_NUMBER.finditer(claim))
     if not found:
         return None

@@ -8,40 +8,43 @@ import torch
 
 
 class Schedule(NamedTuple):
-    """Learning rates of the encoder and of the head, which rise and then fall.
+    """Learning rates, one for each group of parameters, which rise and then fall.
 
     They rise over the share `warm_up` of all steps, and fall no lower than to the share `lowest`.
+    `memory` is how much of its mean of squared gradients Adam keeps at each step.
     """
 
     rates: Sequence[float]
     warm_up: float
     lowest: float
     decay: float
+    memory: float = 0.999
 
 
 class Training:
     """A network, its optimizer and the progress, with a checkpoint in `folder`.
 
-    `own` are the parameters of the encoder, `heads` those of the head. With `averaged`, a running
-    mean of them is kept: after each step `averaged` x the mean + (1 - `averaged`) x the weights.
+    `groups` are the parameters to train. With `averaged`, a running mean of them is kept: after
+    each step `averaged` x the mean + (1 - `averaged`) x the weights.
     """
 
     def __init__(
         self,
         network: torch.nn.Module,
-        own: Iterable[torch.nn.Parameter],
-        heads: Iterable[torch.nn.Parameter],
+        groups: Iterable[Iterable[torch.nn.Parameter]],
         schedule: Schedule,
         folder: Path,
         averaged: float | None = None,
     ) -> None:
         self.network, self._file, self._schedule = network, folder / "checkpoint.pt", schedule
-        groups = [{"params": list(own)}, {"params": list(heads)}]
-        self._trained = [parameter for group in groups for parameter in group["params"]]
+        trained = [{"params": list(group)} for group in groups]
+        self._trained = [parameter for group in trained for parameter in group["params"]]
         self._averaged = averaged
         kept = self._trained if averaged is not None else []
         self._means = [one.detach().clone() for one in kept]
-        self._optimizer = torch.optim.AdamW(groups, weight_decay=schedule.decay)
+        self._optimizer = torch.optim.AdamW(
+            trained, betas=(0.9, schedule.memory), weight_decay=schedule.decay
+        )
         self.step = 0
 
     def resume(self, device: torch.device | None = None) -> None:

