@@ -9,12 +9,13 @@ from typing import Any, Final, NamedTuple
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.conversations import ConversationReader, History, last_turn
 from claimflow.flows.samples.fields import fields_by_column
-from claimflow.flows.traces.spans import Reason, Span
+from claimflow.flows.traces.spans import LOGGED, Reason, Span
 
 NO_ROOT: Final = "traces without their root span"
 NO_MODEL: Final = "traces without a question, an answer or documents"
 NO_QUESTION: Final = "traces without a question"
 NO_ANSWER: Final = "traces without an answer"
+FAILED: Final = "traces whose last call of a model failed"
 TOO_LARGE: Final = f"traces of more than {RECORD_BYTES >> 20} MiB"
 UNUSABLE: Final = "traces with a value that no sample can hold"
 FURTHER_ROOTS: Final = "further roots of a trace"
@@ -22,6 +23,7 @@ ORPHANS: Final = "spans without their root"
 REPEATED: Final = "spans whose id is repeated"
 NO_TEXTS: Final = "retrievals without the texts of documents"
 LOST_EVENTS: Final = "events without their span"
+LATE: Final = "retrievals and tools after the answer"
 
 
 class Assembled(NamedTuple):
@@ -43,7 +45,7 @@ def assemble(spans: Iterable[Span], *, tools: bool) -> Assembled:
     reasons = []
     values = None
     for tree in trees:
-        found = _sample(tree, tools=tools) if values is None else FURTHER_ROOTS
+        found = _sample(tree, left_out, tools=tools) if values is None else FURTHER_ROOTS
         if isinstance(found, dict):
             values = found
             left_out[NO_TEXTS] += sum(one.kind == "retrieval" and not one.documents for one in tree)
@@ -69,23 +71,40 @@ def _with_events(spans: Iterable[Span], left_out: Counter[Reason]) -> list[Span]
     """The spans in order, each once, with the messages that log records have of them."""
     ordered = sorted(_distinct(spans), key=_order)
     known: dict[str, Span] = {}
+    events: dict[str, list[Span]] = {}
     for span in ordered:
-        if span.kind != "event" and known.setdefault(span.span_id, span) is not span:
+        if span.kind in LOGGED:
+            events.setdefault(span.span_id, []).append(span)
+        elif known.setdefault(span.span_id, span) is not span:
             left_out[REPEATED] += 1
-    for event in ordered:
-        if event.kind != "event":
-            continue
-        if event.span_id not in known:
-            left_out[LOST_EVENTS] += 1
-            continue
-        span = known[event.span_id]
-        known[event.span_id] = span._replace(
-            kind="llm" if span.kind == "other" and event.said else span.kind,
-            asked=[*span.asked, *event.asked],
-            said=[*span.said, *event.said],
-            model=span.model or event.model,
-        )
+    for span_id, logged in events.items():
+        if span_id in known:
+            known[span_id] = _with_messages(known[span_id], logged)
+        else:
+            left_out[LOST_EVENTS] += len(logged)
     return [*known.values()]
+
+
+def _with_messages(span: Span, logged: Sequence[Span]) -> Span:
+    """A span with its messages, those that went in and the answers each from one source.
+
+    The sources repeat each other: the span, a log record with all messages, which is the last one
+    that has any, and the records of one message each.
+    """
+    exchanges = [one for one in reversed(logged) if one.kind == "exchange"]
+    messages = [one for one in logged if one.kind == "message"]
+    asked = next((one.asked for one in (span, *exchanges) if one.asked), None)
+    said = next((one.said for one in (span, *exchanges) if one.said), None)
+    if asked is None:
+        asked = [message for one in messages for message in one.asked]
+    if said is None:
+        said = [answer for one in messages for answer in one.said]
+    return span._replace(
+        kind="llm" if span.kind == "other" and any(one.said for one in logged) else span.kind,
+        asked=asked,
+        said=said,
+        model=next((one.model for one in (span, *logged) if one.model), None),
+    )
 
 
 def _distinct(spans: Iterable[Span]) -> list[Span]:
@@ -94,17 +113,21 @@ def _distinct(spans: Iterable[Span]) -> list[Span]:
 
 
 def _trees(spans: Sequence[Span], left_out: Counter[Reason]) -> list[list[Span]]:
-    """The spans of each root with the root first, the others in order."""
+    """The spans of each root with the root first, the others in order.
+
+    The top of what is in the files is a root too where its parent is in another process.
+    """
+    place = {span.span_id: number for number, span in enumerate(spans)}
     whole = next((span for span in spans if span.kind == "trace"), None)
     roots: list[Span] = []
     children: dict[str, list[Span]] = {}
     for span in spans:
-        if span is whole or not (span.parent_id or whole):
+        is_top = span.parent_is_remote and span.parent_id not in place
+        if span is whole or is_top or not (span.parent_id or whole):
             roots.append(span)
         else:
             above = span.parent_id or (whole.span_id if whole else "")
             children.setdefault(above, []).append(span)
-    place = {span.span_id: number for number, span in enumerate(spans)}
     trees = []
     seen: set[str] = set()
     for root in roots:
@@ -121,13 +144,18 @@ def _trees(spans: Sequence[Span], left_out: Counter[Reason]) -> list[list[Span]]
     return trees
 
 
-def _sample(tree: Sequence[Span], *, tools: bool) -> dict[str, Any] | Reason:
+def _sample(
+    tree: Sequence[Span], left_out: Counter[Reason], *, tools: bool
+) -> dict[str, Any] | Reason:
     """The sample of a root and the spans below it, or why there is none."""
     root = tree[0]
     calls = sorted(
         (span for span in tree if span.kind == "llm"),
         key=lambda span: (span.end or span.start or 0, *_order(span)),
     )
+    if calls and calls[-1].failed and not (calls[-1].said or root.said):
+        # What an earlier call said is no answer: the failed one was to follow it.
+        return FAILED
     answering = root if root.said else next((one for one in reversed(calls) if one.said), None)
     if answering is None:
         asked = any(span.asked or span.documents for span in tree)
@@ -136,9 +164,17 @@ def _sample(tree: Sequence[Span], *, tools: bool) -> dict[str, Any] | Reason:
     question, number, history = _conversation(root, answering, calls)
     if question is None or not question.strip():
         return NO_QUESTION
-    contexts = [text for span in tree for text in span.documents]
+    end = _answer_end(answering, calls)
+    used, late = [], 0
+    for span in tree:
+        if span.start is None or end is None or span.start <= end:
+            used.append(span)
+        else:
+            late += bool(span.documents or (tools and span.tool_result))
+    left_out[LATE] += late
+    contexts = _documents(used)
     if tools:
-        contexts += _tool_results(tree, answering)
+        contexts += _tool_results(used, answering)
     call = answering if answering.model or not calls else calls[-1]
     session = next((span.session for span in tree if span.session), None)
     values: dict[str, Any] = {
@@ -185,14 +221,59 @@ def _conversation(
     return question, number, history
 
 
-def _tool_results(tree: Sequence[Span], answering: Span) -> Iterator[str]:
-    """What tools returned: to their own spans, or else in the messages of the last turn."""
-    results = [span.tool_result for span in tree if span.tool_result]
+def _answer_end(answering: Span, calls: Sequence[Span]) -> int | None:
+    """When the answer was complete: at the end of the last call of a model, where it gave it.
+
+    None where that is not known, as of a span that had not ended when it was written.
+    """
+    last = calls[-1] if calls else answering
+    given = last if last.said and last.said[-1] == answering.said[-1] else answering
+    return given.end if given.end is not None and given.end >= (given.start or 1) else None
+
+
+def _documents(spans: Sequence[Span]) -> list[str]:
+    """The documents that retrievals found; rerankers return some of them in place of all.
+
+    Where a reranker does not say what it was given, that was all of what a retrieval found of
+    which it returned any.
+    """
+    found: list[dict[str, None]] = []
+    places: dict[str, list[int]] = {}
+    for span in spans:
+        if span.kind == "reranker" and span.documents:
+            sources = dict.fromkeys(places[one][-1] for one in span.documents if places.get(one))
+            for text in span.reranked or [text for place in sources for text in found[place]]:
+                above = places.get(text, [])
+                while above:
+                    place = above.pop()
+                    del found[place][text]
+                    # What an earlier reranker kept was used, also where it was found again.
+                    if "reranker" in (spans[place].kind, *(spans[n].kind for n in above[-1:])):
+                        break
+        for text in dict.fromkeys(span.documents):
+            places.setdefault(text, []).append(len(found))
+        found.append(dict.fromkeys(span.documents))
+    return [text for documents in found for text in documents]
+
+
+def _tool_results(spans: Sequence[Span], answering: Span) -> list[str]:
+    """What tools returned: to their own spans, or else in the last turn of what models were asked.
+
+    The span of an agent has the answer, and only those of the calls below it have the results.
+    """
+    results = [span.tool_result for span in spans if span.tool_result]
     if not results:
-        users = [n for n, (role, _) in enumerate(answering.asked) if role == "user"]
-        last = answering.asked[users[-1] if users else 0 :]
-        results = [text for role, text in last if role == "tool" and text and text.strip()]
-    yield from results
+        asked = (answering, *(span for span in spans if span.kind == "llm"))
+        results = [text for span in asked for text in _last_results(span)]
+    return results
+
+
+def _last_results(call: Span) -> Iterator[str]:
+    """The results of tools among the messages of the last turn."""
+    users = [n for n, (role, _) in enumerate(call.asked) if role == "user"]
+    for role, text in call.asked[users[-1] if users else 0 :]:
+        if role == "tool" and text and text.strip():
+            yield text
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:

@@ -85,6 +85,7 @@ def _observation(row: Mapping[str, Any], trace_id: str | None) -> Span | Reason:
         end=nanoseconds(text(row.get("endTime"), row.get("end_time"))),
         model=text(row.get("model"), row.get("providedModelName"), row.get("provided_model_name")),
         session=text(row.get("sessionId"), row.get("session_id")),
+        failed=row.get("level") == "ERROR",
         **found,
     )
 

@@ -73,6 +73,7 @@ def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
         ),
         cost=amount(row.get("total_cost"), *(at(one, "total_cost") for one in usages)),
         session=text(*(at(metadata, name) for name in _SESSIONS)),
+        failed=row.get("status") == "error" or text(row.get("error")) is not None,
     )
 
 

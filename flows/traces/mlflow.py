@@ -26,9 +26,12 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "LLM": "llm",
     "CHAT_MODEL": "llm",
     "RETRIEVER": "retrieval",
+    "RERANKER": "reranker",
     "TOOL": "tool",
 }
-"""The types that matter; of the others (AGENT, CHAIN, PARSER, RERANKER) the tree is kept."""
+"""The types that matter; of the others (AGENT, CHAIN, PARSER) the tree is kept."""
+
+_FAILED: Final = ("STATUS_CODE_ERROR", "ERROR")
 
 
 def is_trace(row: Mapping[str, Any]) -> bool:
@@ -67,7 +70,7 @@ def _span(span: Mapping[str, Any], trace_id: str, session: str | None) -> Span |
     kind = _KINDS.get(str(given.get("mlflow.spanType")).upper(), "other")
     outputs = given.get("mlflow.spanOutputs")
     answer = None
-    if kind not in ("retrieval", "tool"):
+    if kind not in ("retrieval", "reranker", "tool"):
         answer = answer_of(outputs, last=kind != "llm", plain=kind == "llm")
     usage = given.get("mlflow.chat.tokenUsage")
     return Span(
@@ -80,13 +83,15 @@ def _span(span: Mapping[str, Any], trace_id: str, session: str | None) -> Span |
         end=nanoseconds(text(span.get("end_time_unix_nano"), span.get("end_time"))),
         asked=messages_of(given.get("mlflow.spanInputs")),
         said=[] if answer is None else [answer],
-        documents=documents_of(outputs) if kind == "retrieval" else [],
+        documents=documents_of(outputs) if kind in ("retrieval", "reranker") else [],
+        reranked=documents_of(given.get("mlflow.spanInputs")) if kind == "reranker" else [],
         tool_result=shown(outputs) if kind == "tool" else None,
         model=text(given.get("mlflow.llm.model"), at(outputs, "model")),
         tokens_in=count(at(usage, "input_tokens")),
         tokens_out=count(at(usage, "output_tokens")),
         cost=amount(at(given.get("mlflow.llm.cost"), "total_cost")),
         session=session,
+        failed=at(span, "status.code") in _FAILED or span.get("status_code") in _FAILED,
     )
 
 

@@ -22,8 +22,13 @@ from claimflow.flows.traces.values import (
     text,
 )
 
-_KINDS: Final[Mapping[str, Kind]] = {"LLM": "llm", "RETRIEVER": "retrieval", "TOOL": "tool"}
-"""The span kinds that matter. A reranker only repeats documents of a retriever."""
+_KINDS: Final[Mapping[str, Kind]] = {
+    "LLM": "llm",
+    "RETRIEVER": "retrieval",
+    "RERANKER": "reranker",
+    "TOOL": "tool",
+}
+"""The span kinds that matter; of the others the tree is kept."""
 
 _MILLISECOND: Final = 10**6
 """pandas writes times as milliseconds where it is not told otherwise."""
@@ -45,6 +50,7 @@ def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
         name=text(nested.get("name")),
         start=nanoseconds(nested.get("start_time"), unit=_MILLISECOND),
         end=nanoseconds(nested.get("end_time"), unit=_MILLISECOND),
+        failed=nested.get("status_code") == "ERROR",
         **described(
             attributes if isinstance(attributes, dict) else {}, text(nested.get("span_kind"))
         ),
@@ -53,9 +59,9 @@ def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
 
 def is_described(attributes: Mapping[str, Any]) -> bool:
     """Whether nested attributes are those of OpenInference."""
-    return any(name in attributes for name in ("openinference", "llm", "retrieval")) or (
-        at(attributes, "input.value") is not None or at(attributes, "output.value") is not None
-    )
+    return any(
+        name in attributes for name in ("openinference", "llm", "retrieval", "reranker")
+    ) or (at(attributes, "input.value") is not None or at(attributes, "output.value") is not None)
 
 
 def described(attributes: dict[str, Any], kind: str | None = None) -> dict[str, Any]:
@@ -65,15 +71,19 @@ def described(attributes: dict[str, Any], kind: str | None = None) -> dict[str, 
     plain = at(attributes, "output.mime_type") != "application/json"
     found = _KINDS.get(name.upper(), "other")
     answer = answer_of(at(attributes, "llm.output_messages"), plain=False)
-    if answer is None and found not in ("retrieval", "tool"):
+    if answer is None and found not in ("retrieval", "reranker", "tool"):
         answer = answer_of(output, last=True, plain=plain)
     documents = documents_of(at(attributes, "retrieval.documents"))
+    reranked = documents_of(at(attributes, "reranker.output_documents"))
+    if documents or reranked:
+        found = "retrieval" if documents else "reranker"
     return {
-        "kind": "retrieval" if documents else found,
+        "kind": found,
         "asked": messages_of(at(attributes, "llm.input_messages"))
         or messages_of(at(attributes, "input.value")),
         "said": [] if answer is None else [answer],
-        "documents": documents,
+        "documents": documents or reranked,
+        "reranked": documents_of(at(attributes, "reranker.input_documents")),
         "tool_result": shown(output) if found == "tool" else None,
         "model": text(at(attributes, "llm.model_name")),
         "tokens_in": count(at(attributes, "llm.token_count.prompt")),

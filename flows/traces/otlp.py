@@ -40,6 +40,11 @@ _MESSAGE_EVENTS: Final = {
     f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")
 }
 
+_FAILED: Final = (2, "2", "STATUS_CODE_ERROR")
+"""The status code of an error; protobuf's own JSON names it."""
+
+_REMOTE_PARENT: Final = 0x300
+"""The flags of a span that say that it is known whether its parent is remote, and that it is."""
 
 RECEIVED: Final = "otlp"
 """The column of a part of `claimflow receive`, which holds one export as OTLP JSON."""
@@ -52,7 +57,12 @@ def is_received(row: Mapping[str, Any]) -> bool:
 
 def is_message_event(name: str | None) -> bool:
     """Whether a log record with this name of an event holds messages of a span."""
-    return name in (_DETAILS, _CHOICE) or name in _MESSAGE_EVENTS
+    return name == _DETAILS or _is_one_message(name)
+
+
+def _is_one_message(name: str | None) -> bool:
+    """Whether an event of this name holds one message, not all of a call."""
+    return name == _CHOICE or name in _MESSAGE_EVENTS
 
 
 def spans(document: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
@@ -85,7 +95,7 @@ def _span(span: dict[str, Any]) -> Span | Reason:
     if openinference.is_described(attributes):
         found = openinference.described(attributes)
     elif "gen_ai" in attributes or span.get("events"):
-        found = _generation(attributes, [*_events(span)])
+        found = _generation(attributes, *_span_messages(attributes, span))
     return Span(
         trace_id=trace_id,
         span_id=span_id,
@@ -93,6 +103,8 @@ def _span(span: dict[str, Any]) -> Span | Reason:
         name=text(span.get("name")),
         start=nanoseconds(span.get("startTimeUnixNano")),
         end=nanoseconds(span.get("endTimeUnixNano")),
+        failed=at(span, "status.code") in _FAILED or at(attributes, "error.type") is not None,
+        parent_is_remote=(count(span.get("flags")) or 0) & _REMOTE_PARENT == _REMOTE_PARENT,
         **found,
     )
 
@@ -112,8 +124,9 @@ def _log_record(record: dict[str, Any]) -> Iterator[Span | Reason]:
     moment = nanoseconds(record.get("timeUnixNano")) or nanoseconds(
         record.get("observedTimeUnixNano")
     )
-    found = _generation(nest(attributes), [(name, nest(attributes))])
-    found["kind"] = "event"
+    nested = nest(attributes)
+    found = _generation(nested, *_event_messages(name, nested))
+    found["kind"] = "message" if _is_one_message(name) else "exchange"
     yield Span(trace_id=trace_id, span_id=span_id, start=moment, **found)
 
 
@@ -125,15 +138,34 @@ def _events(span: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield event["name"], nest(_attributes(event))
 
 
+def _span_messages(
+    attributes: dict[str, Any], span: dict[str, Any]
+) -> tuple[list[Message], list[str]]:
+    """(messages that went in, answers) of a span, each from the first source that has any.
+
+    The sources repeat each other: the attributes, an event with all messages, which is the last
+    one that has any, and the events of one message each.
+    """
+    exchanges = []
+    one_by_one: tuple[list[Message], list[str]] = ([], [])
+    for name, event in _events(span):
+        asked, said = _event_messages(name, event)
+        if _is_one_message(name):
+            one_by_one[0].extend(asked)
+            one_by_one[1].extend(said)
+        else:
+            exchanges.append((asked, said))
+    sources = [_messages(attributes), *reversed(exchanges), one_by_one]
+    return (
+        next((asked for asked, _ in sources if asked), []),
+        next((said for _, said in sources if said), []),
+    )
+
+
 def _generation(
-    attributes: dict[str, Any], events: list[tuple[str, dict[str, Any]]]
+    attributes: dict[str, Any], asked: list[Message], said: list[str]
 ) -> dict[str, Any]:
-    """The fields of a span that attributes and events of the GenAI conventions fill."""
-    asked, said = _messages(attributes)
-    for name, event in events:
-        more, answers = _event_messages(name, event)
-        asked += more
-        said += answers
+    """The fields of a span that attributes of the GenAI conventions and its messages fill."""
     operation = text(at(attributes, "gen_ai.operation.name"))
     documents = documents_of(at(attributes, "gen_ai.retrieval.documents"))
     kind = _KINDS.get(operation or "", "other")

@@ -6,9 +6,13 @@ from typing import Final, Literal, NamedTuple
 
 from claimflow.flows.samples.conversations import Role
 
-Kind = Literal["trace", "llm", "retrieval", "tool", "event", "other"]
-"""What a span records. `trace` is a whole trace as one row, which is the root of its spans;
-`event` is what a log says of the span with the same id."""
+Kind = Literal["trace", "llm", "retrieval", "reranker", "tool", "message", "exchange", "other"]
+"""What a span records. `trace` is a whole trace as one row, which is the root of its spans.
+`message` and `exchange` are log records of the span with the same id: one of its messages, or all
+of a call."""
+
+LOGGED: Final = ("message", "exchange")
+"""The kinds that are log records."""
 
 Message = tuple[Role, str | None]
 """A message: who wrote it, and its text; None where it only calls tools."""
@@ -23,9 +27,11 @@ NO_RECORD: Final = "records of another format"
 class Span(NamedTuple):
     """One operation of a trace; texts that it does not have are empty lists or None.
 
-    `asked` are the messages that went in, `said` the answers that came out, the best last.
-    `start` and `end` are nanoseconds since 1970, `cost` is in US dollars. `named` is False where
-    the log has no id, so that `trace_id` is only its place.
+    `asked` are the messages that went in, `said` the answers that came out, the best last. Of a
+    reranker `documents` came out and `reranked` went in. `failed` is True where the span ended in
+    an error, `parent_is_remote` where its parent is said to be in another process. `start` and
+    `end` are nanoseconds since 1970, `cost` is in US dollars. `named` is False where the log has no
+    id, so that `trace_id` is only its place.
     """
 
     trace_id: str
@@ -38,6 +44,7 @@ class Span(NamedTuple):
     asked: Sequence[Message] = ()
     said: Sequence[str] = ()
     documents: Sequence[str] = ()
+    reranked: Sequence[str] = ()
     tool_result: str | None = None
     model: str | None = None
     tokens_in: int | None = None
@@ -45,6 +52,8 @@ class Span(NamedTuple):
     cost: float | None = None
     session: str | None = None
     named: bool = True
+    failed: bool = False
+    parent_is_remote: bool = False
 
     def text(self) -> str:
         """The span as text, which `span_of` reads."""

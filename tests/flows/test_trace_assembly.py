@@ -20,7 +20,7 @@ CALL = Span(
     tokens_in=3, tokens_out=1,
 )  # fmt: skip
 SPANS = [
-    ROOT,
+    ROOT._replace(asked=[]),
     Span("t", "3", "1", "retrieval", start=2, documents=["b", "a"]),
     Span("t", "4", "1", "retrieval", start=3, documents=["a", "c"]),
     Span("t", "6", "1", "tool", start=4, tool_result="first"),
@@ -33,9 +33,10 @@ SPANS = [
     # Spans without times, of which one is repeated with another answer.
     Span("t", "10", "1", "retrieval", documents=["e"]),
     Span("t", "10", "1", "retrieval", documents=["d"]),
-    Span("t", "1", kind="event", start=20, asked=[("assistant", "What?")]),
-    Span("t", "1", kind="event", start=21, asked=[("user", "Is it?")]),
-    Span("t", "77", kind="event", start=1, said=["Lost."]),
+    Span("t", "1", kind="message", start=19, asked=[("user", "Is tin a metal?")]),
+    Span("t", "1", kind="message", start=20, asked=[("assistant", "What?")]),
+    Span("t", "1", kind="message", start=21, asked=[("user", "Is it?")]),
+    Span("t", "77", kind="message", start=1, said=["Lost."]),
 ]
 
 
@@ -82,6 +83,114 @@ def test_the_question_is_what_the_root_was_asked() -> None:
     alone = assemble([ROOT._replace(asked=[]), CALL], tools=False).values
     assert alone is not None
     assert alone["user_input"] == PROMPT
+
+
+def contexts(*spans: Span, tools: bool = False) -> tuple[list[str], int]:
+    """The contexts of the sample of spans, and how many results came after the answer."""
+    found = assemble(spans, tools=tools)
+    assert found.values is not None
+    return found.values.get("retrieved_contexts", []), found.left_out[assembly.LATE]
+
+
+def retrieval(span_id: str, start: int, *documents: str) -> Span:
+    return Span("t", span_id, "1", "retrieval", start=start, documents=documents)
+
+
+def test_of_several_log_records_with_all_messages_the_last_counts() -> None:
+    first = Span("t", "1", kind="exchange", start=2, asked=[("user", "Is it?")], said=["Let me."])
+    last = first._replace(start=3, asked=[*first.asked, ("tool", "Tin.")], said=["Yes."])
+    silent = first._replace(start=4, asked=[], said=[], model="m")
+    found = assemble([ROOT._replace(asked=[]), last, silent, first], tools=True).values
+    assert found is not None
+    assert (found["user_input"], found["response"], found["model"]) == ("Is it?", "Yes.", "m")
+    assert found["retrieved_contexts"] == ["Tin."]
+
+
+@pytest.mark.parametrize("said", [[], ["Yes."]])
+def test_what_is_retrieved_after_the_answer_is_no_context(said: list[str]) -> None:
+    root = ROOT._replace(said=said)
+    found = [retrieval("3", 2, "before"), retrieval("4", 9, "at its end"), CALL]
+    late = [retrieval("5", 10, "after"), Span("t", "6", "1", "tool", start=11, tool_result="21")]
+    assert contexts(root, *found, *late) == (["before", "at its end"], 1)
+    assert contexts(root, *found, *late, tools=True) == (["before", "at its end"], 2)
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        # What the root returned is not what the last call said, or its call has no usable end.
+        ROOT._replace(said=["Yes, it is."]),
+        ROOT,
+    ],
+)
+def test_without_the_time_of_the_answer_all_is_context(root: Span) -> None:
+    call = CALL if root.said else CALL._replace(end=0)
+    assert contexts(root, call, retrieval("5", 10, "after")) == (["after"], 0)
+
+
+def test_a_reranker_drops_documents() -> None:
+    first = retrieval("3", 2, "a", "b")
+    again = retrieval("4", 3, "b", "c")
+    other = retrieval("5", 3, "d")
+    ranked = Span("t", "6", "1", "reranker", start=4, documents=["c"], reranked=["a", "b", "c"])
+    assert contexts(ROOT, CALL, first, again, other, ranked) == (["d", "c"], 0)
+    # What it was given is not recorded: all of the retrieval from which something came.
+    untold = ranked._replace(reranked=[])
+    assert contexts(ROOT, CALL, first, again, other, untold) == (["a", "d", "c"], 0)
+    # Nothing came out that has a text, or it came out after the answer.
+    for unknown in (ranked._replace(documents=[]), ranked._replace(start=10)):
+        assert contexts(ROOT, CALL, first, unknown)[0] == ["a", "b"]
+
+
+def test_a_document_that_an_earlier_reranker_kept_stays() -> None:
+    def reranker(span_id: str, start: int, given: list[str], kept: list[str]) -> Span:
+        return Span("t", span_id, "1", "reranker", start=start, documents=kept, reranked=given)
+
+    kept = reranker("4", 3, ["a", "b"], ["a"])
+    hops = [retrieval("3", 2, "a", "b"), kept, retrieval("5", 4, "a", "c")]
+    assert contexts(ROOT, CALL, *hops, reranker("6", 5, ["a", "c"], ["c"])) == (["a", "c"], 0)
+    # One that is given what another one kept decides again.
+    chain = [retrieval("3", 2, "a", "b"), reranker("4", 3, ["a", "b"], ["b", "a"])]
+    assert contexts(ROOT, CALL, *chain, reranker("6", 5, ["b", "a"], ["b"])) == (["b"], 0)
+
+
+def test_results_of_tools_stand_in_the_calls_of_an_agent() -> None:
+    asked = [("user", "Is it?"), ("assistant", None), ("tool", "21"), ("tool", "22")]
+    agent = ROOT._replace(said=["Yes."])
+    first = CALL._replace(span_id="3", said=[], start=3, end=4)
+    last = CALL._replace(asked=asked)
+    assert contexts(agent, first, last, tools=True) == (["21", "22"], 0)
+    assert contexts(agent, first, last) == ([], 0)
+    tool = Span("t", "4", "1", "tool", start=4, tool_result="itself")
+    assert contexts(agent, first, last, tool, tools=True) == (["itself"], 0)
+
+
+def test_what_an_earlier_call_said_is_no_answer_after_a_failure() -> None:
+    failed = CALL._replace(span_id="3", start=10, end=11, said=[], failed=True)
+    found = assemble([ROOT, CALL, failed], tools=False)
+    assert found == (None, Counter([assembly.FAILED]), assembly.FAILED)
+    answered = assemble([ROOT._replace(said=["Sorry."]), CALL, failed], tools=False).values
+    assert answered is not None
+    assert answered["response"] == "Sorry."
+    # A call that failed and was repeated, and one that said something.
+    for calls in ([failed, CALL._replace(end=12)], [CALL, failed._replace(said=["Yes."])]):
+        assert assemble([ROOT, *calls], tools=False).values is not None
+
+
+def test_a_span_with_a_remote_parent_that_is_not_there_is_a_root() -> None:
+    top = ROOT._replace(parent_id="gateway", parent_is_remote=True)
+    found = assemble([top, CALL], tools=False)
+    assert found.values == assemble([ROOT, CALL], tools=False).values
+    assert not found.left_out
+    assert assemble([ROOT._replace(parent_id="gateway"), CALL], tools=False).values is None
+    # A parent in another process, which is in the files.
+    below = CALL._replace(parent_is_remote=True)
+    assert not assemble([ROOT, below], tools=False).left_out
+    # The first one that gives a sample counts, as of any roots.
+    second = top._replace(span_id="9", start=2, said=["No."])
+    found = assemble([second, top, CALL], tools=False)
+    assert found.values is not None
+    assert (found.values["response"], found.left_out) == ("Yes.", {assembly.FURTHER_ROOTS: 1})
 
 
 def test_a_session_is_the_conversation() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import chdir
 from datetime import datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any, get_args
 
@@ -459,6 +460,197 @@ def test_messages_may_be_log_records_of_a_span(tmp_path: Path) -> None:
     path.write_text(f"{logged}\n{line(span)}", "utf-8")
     (row,) = rows(read(path))
     assert (row["user_input"], row["response"]) == ("Is tin a metal?", "Yes.")
+
+
+MESSAGES = [
+    {"role": "user", "content": "Is tin a metal?"},
+    {"role": "assistant", "content": "Yes."},
+    {"role": "user", "content": "And zinc?"},
+]
+ANSWER = {"role": "assistant", "content": "Also."}
+DETAILS = "gen_ai.client.inference.operation.details"
+CALL = {
+    "gen_ai__input__messages": json.dumps(MESSAGES),
+    "gen_ai__output__messages": json.dumps([ANSWER]),
+}
+
+
+def typed(given: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Attributes, or the members of a body, whose names have __ for a dot."""
+    return [
+        {"key": name.replace("__", "."), "value": {"stringValue": text}}
+        for name, text in given.items()
+    ]
+
+
+def message_events() -> list[tuple[str, dict[str, str]]]:
+    """(name, members) of the events of a call that have one message each."""
+    asked = [
+        (f"gen_ai.{one['role']}.message", {"role": one["role"], "content": one["content"]})
+        for one in MESSAGES
+    ]
+    return [*asked, ("gen_ai.choice", {"index": "0", "message": json.dumps(ANSWER)})]
+
+
+def call_of(*sources: str) -> str:
+    """The lines of a file with one call, the messages of which stand in all of the sources."""
+    span = otlp_span("a", "1", gen_ai__operation__name="chat")
+    if "attributes" in sources:
+        span["attributes"] += typed(CALL)
+    events = [(DETAILS, CALL)] if "details event" in sources else []
+    events += message_events() if "message events" in sources else []
+    span["events"] = [
+        {"name": name, "timeUnixNano": number, "attributes": typed(given)}
+        for number, (name, given) in enumerate(events, start=1)
+    ]
+    place = {"traceId": "a", "spanId": "1"}
+    records = []
+    if "details record" in sources:
+        records.append({"eventName": DETAILS, "attributes": typed(CALL)} | place)
+    if "message records" in sources:
+        records += [
+            {"eventName": name, "timeUnixNano": number}
+            | {"body": {"kvlistValue": {"values": typed(given)}}}
+            | place
+            for number, (name, given) in enumerate(message_events(), start=1)
+        ]
+    logs = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]})
+    return f"{line(span)}\n{logs}\n"
+
+
+SOURCES = ("attributes", "details event", "message events", "details record", "message records")
+
+
+@pytest.mark.parametrize(
+    "sources", [*combinations(SOURCES, 1), *combinations(SOURCES, 2), SOURCES], ids=", ".join
+)
+def test_each_message_is_read_once(sources: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text(call_of(*sources), "utf-8")
+    source = read(path)
+    (row,) = rows(source)
+    assert (row["user_input"], row["response"]) == ("And zinc?", "Also.")
+    assert (row["metadata"]["turn"], row["metadata"]["history"]) == (2, MESSAGES[:2])
+    assert left_out(source) == []
+
+
+def test_questions_and_answers_may_stand_in_different_sources(tmp_path: Path) -> None:
+    span = otlp_span("a", "1", gen_ai__output__messages=CALL["gen_ai__output__messages"])
+    span["events"] = [
+        {"name": name, "attributes": typed(given)} for name, given in message_events()[:-1]
+    ]
+    (tmp_path / "t.jsonl").write_text(line(span), "utf-8")
+    (row,) = rows(read(tmp_path / "t.jsonl"))
+    assert (row["user_input"], row["response"]) == ("And zinc?", "Also.")
+
+
+ERROR = {"code": "STATUS_CODE_ERROR"}
+PARTIAL = {"input": "Is tin a metal?", "output": "Let me see."}
+
+
+def otlp_failure(failed: Mapping[str, Any], **attributes: str) -> list[Any]:
+    root, first = otlp_span("a", "1"), chat("a", "2", "1") | {"endTimeUnixNano": 1}
+    second = otlp_span("a", "3", "1", gen_ai__operation__name="chat", **attributes)
+    return [json.loads(line(root, first, {**second, "endTimeUnixNano": 2, **failed}))]
+
+
+def mlflow_failure(failed: Mapping[str, Any]) -> list[Any]:
+    asked = {"mlflow.spanType": '"LLM"', "mlflow.spanInputs": '"Is tin a metal?"'}
+    said = {**asked, "mlflow.spanOutputs": '"Let me see."'}
+    spans = [
+        {"span_id": "1"},
+        {"span_id": "2", "parent_id": "1", "end_time": 1, "attributes": said},
+        {"span_id": "3", "parent_id": "1", "end_time": 2, "attributes": asked, **failed},
+    ]
+    return [{"info": {"trace_id": "a"}, "data": {"spans": spans}}]
+
+
+def phoenix_span(span: str, **more: Any) -> dict[str, Any]:
+    return {"context.trace_id": "a", "context.span_id": span, **more}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        otlp_failure({"status": {"code": 2}}),
+        otlp_failure({"status": ERROR}),
+        otlp_failure({}, error__type="timeout"),
+        mlflow_failure({"status": ERROR}),
+        mlflow_failure({"status": {"code": "ERROR"}}),
+        mlflow_failure({"status_code": "ERROR"}),
+        [
+            phoenix_span("1"),
+            phoenix_span("2", parent_id="1", span_kind="LLM", end_time=1)
+            | {f"attributes.{name}.value": text for name, text in PARTIAL.items()},
+            phoenix_span("3", parent_id="1", span_kind="LLM", end_time=2, status_code="ERROR"),
+        ],
+        [
+            {"id": "a", "observations": [
+                {"id": "2", "type": "GENERATION", "endTime": 1, **PARTIAL},
+                {"id": "3", "type": "GENERATION", "endTime": 2, "level": "ERROR"}]},
+        ],
+        [
+            {"id": "a", "run_type": "chain"},
+            {"id": "2", "trace_id": "a", "parent_run_id": "a", "run_type": "llm", "end_time": 1,
+             "inputs": {"input": PARTIAL["input"]}, "outputs": {"output": PARTIAL["output"]}},
+            {"id": "3", "trace_id": "a", "parent_run_id": "a", "run_type": "llm", "end_time": 2,
+             "inputs": {"input": PARTIAL["input"]}, "error": "TimeoutError()"},
+        ],
+    ],
+)  # fmt: skip
+def test_what_was_said_before_a_call_failed_is_no_answer(
+    records: list[Any], tmp_path: Path
+) -> None:
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, records)), "utf-8")
+    source = read(tmp_path / "t.jsonl")
+    assert left_out(source) == ["left out: traces whose last call of a model failed 1"]
+
+
+@pytest.mark.parametrize(("flags", "samples"), [(0x301, 1), (0x300, 1), (0x100, 0), (0x200, 0),
+                                                (None, 0), ("much", 0), (-1, 0)])  # fmt: skip
+def test_the_flags_of_a_span_say_that_its_parent_is_remote(
+    flags: Any, samples: int, tmp_path: Path
+) -> None:
+    top = otlp_span("a", "1", "gateway") | {"flags": flags}
+    text = f"{line(top, chat('a', '2', '1'))}\n{line(chat('b', '1'))}"
+    (tmp_path / "t.jsonl").write_text(text, "utf-8")
+    source = read(tmp_path / "t.jsonl")
+    assert source.count == samples + 1
+    told = [] if samples else ["left out: traces without their root span 1"]
+    assert left_out(source) == told
+
+
+RERANKED = {
+    "openinference__span__kind": "RERANKER",
+    "reranker__input_documents__0__document__content": "a",
+    "reranker__input_documents__1__document__content": "b",
+    "reranker__output_documents__0__document__content": "b",
+    "output__value": "b",
+}
+
+
+def test_documents_that_a_reranker_drops_are_no_contexts(tmp_path: Path) -> None:
+    documents = {
+        f"retrieval__documents__{n}__document__content": text for n, text in enumerate("ab")
+    }
+    found = otlp_span("a", "2", "1", **documents)
+    ranked = otlp_span("a", "3", "1", **RERANKED)
+    mlflow = [
+        {"span_id": "1", "attributes": {
+            "mlflow.spanInputs": '"Is it?"', "mlflow.spanOutputs": '"Yes."'}},
+        *({"span_id": name, "parent_id": "1", "attributes": {
+            "mlflow.spanType": f'"{kind}"', "mlflow.spanOutputs": json.dumps(outputs),
+            "mlflow.spanInputs": json.dumps({"query": "Is it?", "documents": ["a", "b"]})}}
+          for name, kind, outputs in (("2", "RETRIEVER", ["a", "b"]), ("3", "RERANKER", ["b"]))),
+    ]  # fmt: skip
+    texts = {
+        "otlp": line(chat("a", "1"), found, ranked),
+        "mlflow": json.dumps({"info": {"trace_id": "a"}, "data": {"spans": mlflow}}),
+    }
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(text, "utf-8")
+        assert [row["retrieved_contexts"] for row in rows(read(path))] == [["b"]]
 
 
 def test_documents_with_ids_alone_are_told(tmp_path: Path) -> None:
