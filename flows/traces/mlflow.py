@@ -4,6 +4,8 @@ A trace holds its spans. Attributes of spans are JSON text; those of releases be
 times in another way.
 """
 
+import re
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -33,10 +35,17 @@ _KINDS: Final[Mapping[str, Kind]] = {
 
 _FAILED: Final = ("STATUS_CODE_ERROR", "ERROR")
 
+_BASE64_ID: Final = re.compile(r"[A-Za-z0-9+/]{11}=")
+"""The eight bytes of the id of a span, as releases from 3 on write it."""
+
 
 def is_trace(row: Mapping[str, Any]) -> bool:
     """Whether a row is a trace, or holds one as `search_traces` returns it."""
-    return _is_whole(row) or ("trace" in row and ("request" in row or "trace_metadata" in row))
+    # Of the columns that `search_traces` returns, a file may have some only.
+    return _is_whole(row) or (
+        "trace" in row
+        and ("request" in row or "trace_metadata" in row or _is_whole(parsed(row["trace"])))
+    )
 
 
 def _is_whole(row: Any) -> bool:
@@ -59,7 +68,7 @@ def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
 
 
 def _span(span: Mapping[str, Any], trace_id: str, session: str | None) -> Span | Reason:
-    span_id = text(span.get("span_id"), at(span, "context.span_id"))
+    span_id = _shown_id(text(span.get("span_id"), at(span, "context.span_id")))
     if span_id is None:
         return NO_IDS
     attributes = span.get("attributes")
@@ -76,7 +85,7 @@ def _span(span: Mapping[str, Any], trace_id: str, session: str | None) -> Span |
     return Span(
         trace_id=trace_id,
         span_id=span_id,
-        parent_id=text(span.get("parent_span_id"), span.get("parent_id")),
+        parent_id=_shown_id(text(span.get("parent_span_id"), span.get("parent_id"))),
         kind=kind,
         name=text(span.get("name")),
         start=nanoseconds(text(span.get("start_time_unix_nano"), span.get("start_time"))),
@@ -93,6 +102,13 @@ def _span(span: Mapping[str, Any], trace_id: str, session: str | None) -> Span |
         session=session,
         failed=at(span, "status.code") in _FAILED or span.get("status_code") in _FAILED,
     )
+
+
+def _shown_id(span_id: str | None) -> str | None:
+    """The id of a span as MLflow shows it: hexadecimal digits for base64; others as they are."""
+    if span_id is None or not _BASE64_ID.fullmatch(span_id):
+        return span_id
+    return b64decode(span_id).hex()
 
 
 def _decoded(value: Any) -> Any:

@@ -233,6 +233,52 @@ def test_an_older_trace_of_mlflow_is_read(tmp_path: Path) -> None:
     assert left_out(source) == ["left out: spans without a trace id or a span id 1"]
 
 
+def test_ids_of_mlflow_are_those_that_it_shows(tmp_path: Path) -> None:
+    attributes = {"mlflow.spanInputs": '"Is tin a metal?"', "mlflow.spanOutputs": '"Yes."'}
+    ids = {
+        # Releases from 3 on write the bytes in base64, 3.5.0 the digits, and those before 3 so.
+        "SXfGO8CG5ls=": "4977c63bc086e65b",
+        "4977c63bc086e65b": "4977c63bc086e65b",
+        "0x4977c63bc086e65b": "0x4977c63bc086e65b",
+        "not of base64": "not of base64",
+    }
+    for written, shown in ids.items():
+        root = {"span_id": "5OfUeA2XQ1s="}
+        spans = [root, {"span_id": written, "parent_span_id": "5OfUeA2XQ1s="}]
+        spans[1] |= {"attributes": {"mlflow.spanType": '"LLM"', **attributes}}
+        trace = {"info": {"trace_id": "tr-1"}, "data": {"spans": spans}}
+        (tmp_path / "t.json").write_text(json.dumps(trace), "utf-8")
+        (row,) = rows(read(tmp_path / "t.json"))
+        assert row["metadata"]["span_id"] == shown
+
+
+@pytest.mark.parametrize(
+    "columns", [["trace"], ["trace_id", "trace"], ["trace_id", "trace", "state", "spans"]]
+)
+def test_some_columns_of_a_search_of_mlflow_are_enough(columns: list[str], tmp_path: Path) -> None:
+    traces = (DATA / "mlflow.jsonl").read_text("utf-8").splitlines()
+    table = pl.DataFrame(
+        {
+            "trace": traces,
+            "trace_id": [json.loads(one)["info"]["trace_id"] for one in traces],
+            "state": ["OK"] * len(traces),
+            "spans": [[{"name": "one"}]] * len(traces),
+        }
+    ).select(columns)
+    table.write_parquet(tmp_path / "t.parquet")
+    table.write_ndjson(tmp_path / "t.jsonl")
+    for name in ("t.parquet", "t.jsonl"):
+        source = read(tmp_path / name, tools=True)
+        assert source.faults == ()
+        assert rows(source) == GOLDEN["mlflow.jsonl"]["samples"]
+
+
+def test_a_column_called_trace_alone_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"trace": "{\\"info\\": 1}"}', "utf-8")
+    (fault,) = read(tmp_path / "t.jsonl").faults
+    assert "no known format of traces; its first record has trace" in fault.what
+
+
 ASKED = {"input": "Is tin a metal?", "output": "Yes."}
 
 LLM = {"openinference__span__kind": "LLM", "input__value": "Is it?", "output__value": "Yes."}
