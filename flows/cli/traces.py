@@ -139,14 +139,15 @@ def _short(text: str) -> str:
 
 
 def _print_files(terminal: "Terminal", files: "list[FileReport]") -> None:
-    counts = ["spans", "traces", "samples"]
+    has_logs = any(one.log_records for one in files)
+    counts = ["spans", *(["log records"] * has_logs), "traces", "samples"]
     terminal.print_table(
         ["file", "format", *counts, "left out"],
         [
             [
                 one.name,
                 one.format or "unknown",
-                *(f"{getattr(one, name):,}" for name in counts),
+                *(f"{getattr(one, name.replace(' ', '_')):,}" for name in counts),
                 one.left_out_text() or "nothing",
             ]
             for one in files

@@ -7,7 +7,9 @@ A row names its attributes as columns (`attributes.llm.input_messages`) or holds
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from claimflow.flows.traces.spans import NO_IDS, Kind, Reason, Span
+from claimflow.flows.samples.fields import python_list
+from claimflow.flows.samples.records import RecordError
+from claimflow.flows.traces.spans import NO_IDS, PYTHON_VALUES, Kind, Reason, Span
 from claimflow.flows.traces.values import (
     amount,
     answer_of,
@@ -30,13 +32,31 @@ _KINDS: Final[Mapping[str, Kind]] = {
 }
 """The span kinds that matter; of the others the tree is kept."""
 
+_STRUCTURED: Final = (
+    "attributes", "attributes.llm.input_messages", "attributes.llm.output_messages",
+    "attributes.retrieval.documents", "attributes.reranker.input_documents",
+    "attributes.reranker.output_documents",
+)  # fmt: skip
+"""The columns of lists and objects, which pandas writes to CSV as Python prints them."""
+
+_PRINTED: Final = ("[{'", "array([{'", "{'")
+"""How a list or an object begins as Python prints it; JSON has no such quotes."""
+
 _MILLISECOND: Final = 10**6
 """pandas writes times as milliseconds where it is not told otherwise."""
 
 
 def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
     """The span of a row."""
-    nested = nest({name: nest(parsed(value)) for name, value in row.items()})
+    values = {name: parsed(value) for name, value in row.items()}
+    for name in _STRUCTURED:
+        printed = values.get(name)
+        if isinstance(printed, str) and printed.startswith(_PRINTED):
+            values[name] = _python_list(printed)
+            if values[name] is None:
+                yield PYTHON_VALUES
+                return
+    nested = nest({name: nest(value) for name, value in values.items()})
     trace_id = text(at(nested, "context.trace_id"))
     span_id = text(at(nested, "context.span_id"))
     if trace_id is None or span_id is None:
@@ -55,6 +75,14 @@ def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
             attributes if isinstance(attributes, dict) else {}, text(nested.get("span_kind"))
         ),
     )
+
+
+def _python_list(printed: str) -> list[Any] | None:
+    """The list that Python printed; None where it cannot be told, as of an array of NumPy."""
+    try:
+        return python_list(printed)
+    except RecordError:
+        return None
 
 
 def is_described(attributes: Mapping[str, Any]) -> bool:

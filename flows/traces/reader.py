@@ -28,7 +28,14 @@ from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
 from claimflow.flows.traces.formats import FORMATS, read_spans, trace_format_of
 from claimflow.flows.traces.protobuf import ENDINGS, is_framed, read_protobuf
 from claimflow.flows.traces.received import is_waiting
-from claimflow.flows.traces.spans import NO_RECORD, Reason, Span, span_of
+from claimflow.flows.traces.spans import (
+    LOGGED,
+    NO_RECORD,
+    PYTHON_VALUES,
+    Reason,
+    Span,
+    span_of,
+)
 
 if TYPE_CHECKING:
     # The schema loads all stages.
@@ -55,6 +62,7 @@ _SHOWN_CHARACTERS: Final = 40
 
 _START: Final = 1 << 16
 _PLACE: Final = "{name}:{number}"
+_PRINTED_HINT: Final = "write the rows as Parquet or JSON Lines instead"
 _DOCUMENT_HINT: Final = "write one JSON object on each line, or one document"
 
 _TABLES: Final = """
@@ -75,13 +83,15 @@ _TRACES: Final = "SELECT trace, file, line, bytes FROM traces ORDER BY coalesce(
 class FileReport:
     """What a file of traces holds: counts, and why parts of it are no samples.
 
-    A trace is counted for the file in which it comes first. `examples` are the first few traces,
-    or places in the file, of which something is left out for a reason.
+    A trace is counted for the file in which it comes first. `log_records` are those with messages
+    of spans. `examples` are the first few traces, or places in the file, of which something is left
+    out for a reason.
     """
 
     name: str
     format: str | None = None
     spans: int = 0
+    log_records: int = 0
     traces: int = 0
     samples: int = 0
     left_out: Counter[Reason] = field(default_factory=Counter)
@@ -188,13 +198,17 @@ class TraceFiles:
             if not isinstance(found, Span):
                 report.leave_out(found, file.place(line))
                 continue
-            report.spans += 1
+            if found.kind in LOGGED:
+                report.log_records += 1
+            else:
+                report.spans += 1
             waiting.append((found.trace_id, number, line, found))
             if len(waiting) == _BATCH:
                 _insert(waiting, database)
                 waiting = []
         _insert(waiting, database)
-        if not (report.spans or report.left_out) and len(self._faults) == told:
+        is_empty = not (report.spans or report.log_records or report.left_out)
+        if is_empty and len(self._faults) == told:
             report.leave_out(EMPTY, file.name)
 
     def _spans(self, number: int) -> Iterator[tuple[int, Span | Reason]]:
@@ -217,6 +231,12 @@ class TraceFiles:
                     if span == NO_RECORD and self._format != AUTO:
                         alike = trace_format_of(values)
                         report.alike = report.alike or (alike if alike != known else None)
+                    if span == PYTHON_VALUES and file.cells:
+                        # What is left out would be lacking in samples of the same traces.
+                        report.format = known
+                        what = "a list or an object as Python prints it, which is no JSON"
+                        self._faults.append(Fault(file.place(line), what, _PRINTED_HINT))
+                        return
                     yield line, span
             early = []
         report.format = known
@@ -248,8 +268,9 @@ class TraceFiles:
             if empty:
                 yield Fault(report.name, "no traces", "write at least one")
             else:
-                what = f"no trace gives a sample ({report.left_out_text()})"
-                yield Fault(report.name, what, report.hint)
+                # The traces of a file of log records are those of the files with the spans.
+                why = report.left_out_text() or "its traces begin in other files"
+                yield Fault(report.name, f"no trace gives a sample ({why})", report.hint)
 
 
 def _is_empty(path: Path) -> bool:

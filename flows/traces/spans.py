@@ -22,6 +22,7 @@ Reason = str
 
 NO_IDS: Final = "spans without a trace id or a span id"
 NO_RECORD: Final = "records of another format"
+PYTHON_VALUES: Final = "spans with values as Python prints them"
 
 
 class Span(NamedTuple):

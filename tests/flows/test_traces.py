@@ -3,7 +3,7 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import chdir
 from datetime import datetime
 from itertools import combinations
@@ -277,6 +277,65 @@ def test_a_column_called_trace_alone_is_no_trace(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('{"trace": "{\\"info\\": 1}"}', "utf-8")
     (fault,) = read(tmp_path / "t.jsonl").faults
     assert "no known format of traces; its first record has trace" in fault.what
+
+
+PHOENIX_DOCUMENTS = [{"document.content": f"It's {text}."} for text in ("tin", "zinc")]
+
+
+def phoenix_csv(path: Path, documents: str) -> None:
+    """A file of Phoenix whose retrieval has the text `documents` as its documents."""
+    rows = [
+        {"context.span_id": "1", "span_kind": "CHAIN", "attributes.input.value": "Is it?",
+         "attributes.output.value": "[{'Yes.'}]"},
+        {"context.span_id": "2", "span_kind": "RETRIEVER", "parent_id": "1",
+         "attributes.retrieval.documents": documents},
+    ]  # fmt: skip
+    table = pl.from_dicts([{"context.trace_id": "a", **row} for row in rows])
+    table.write_csv(path)
+
+
+@pytest.mark.parametrize("write", [json.dumps, repr])
+def test_a_cell_of_phoenix_may_hold_a_list(write: Callable[[Any], str], tmp_path: Path) -> None:
+    phoenix_csv(tmp_path / "t.csv", write(PHOENIX_DOCUMENTS))
+    source = read(tmp_path / "t.csv")
+    (row,) = rows(source)
+    assert (source.faults, left_out(source)) == ((), [])
+    assert row["retrieved_contexts"] == ["It's tin.", "It's zinc."]
+    assert row["response"] == "[{'Yes.'}]"
+
+
+def test_a_cell_that_cannot_be_told_is_an_error(tmp_path: Path) -> None:
+    # As NumPy prints an array.
+    printed = "[{'document.content': 'Tin.'}\n {'document.content': 'Zinc.'}]"
+    phoenix_csv(tmp_path / "t.csv", printed)
+    (fault,) = read(tmp_path / "t.csv").faults
+    assert fault.place == "t.csv:3" or fault.place == f"{tmp_path / 't.csv'}:3"
+    assert "as Python prints it" in fault.what
+    assert fault.hint == "write the rows as Parquet or JSON Lines instead"
+    # In what an application logged it is the fault of one span.
+    with (tmp_path / "t.jsonl").open("w", encoding="utf-8") as file:
+        for row in pl.read_csv(tmp_path / "t.csv").to_dicts():
+            file.write(f"{json.dumps(row)}\n")
+    source = read(tmp_path / "t.jsonl")
+    assert (source.count, source.faults) == (1, ())
+    assert left_out(source) == ["left out: spans with values as Python prints them 1"]
+
+
+def test_log_records_whose_spans_are_in_another_file_are_told(tmp_path: Path) -> None:
+    event = {"traceId": "a", "spanId": "1", "eventName": "gen_ai.user.message"}
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [event]}]}]}
+    (tmp_path / "logs.json").write_text(json.dumps(logs), "utf-8")
+    (tmp_path / "a.json").write_text(line(otlp_span("a", "1")), "utf-8")
+    found = read_traces(["*.json"], base=tmp_path)
+    counts = [(one.name, one.spans, one.log_records) for one in found.files]
+    assert [(Path(name).name, *more) for name, *more in counts] == [
+        ("a.json", 1, 0),
+        ("logs.json", 0, 1),
+    ]
+    assert [fault.what for fault in found.samples.faults] == [
+        "no trace gives a sample (traces without an answer 1)",
+        "no trace gives a sample (its traces begin in other files)",
+    ]
 
 
 ASKED = {"input": "Is tin a metal?", "output": "Yes."}

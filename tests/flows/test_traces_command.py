@@ -31,6 +31,45 @@ def test_files_are_counted_and_one_sample_is_shown(
     assert ["tokens_in", "61"] in lines
 
 
+def test_log_records_are_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def typed(**attributes: str) -> list[dict[str, object]]:
+        named = {f"gen_ai.{name}.messages": text for name, text in attributes.items()}
+        return [{"key": name, "value": {"stringValue": text}} for name, text in named.items()]
+
+    ids = {"traceId": "a", "spanId": "1"}
+    event = {
+        **ids,
+        "eventName": "gen_ai.client.inference.operation.details",
+        "attributes": typed(
+            input='[{"role": "user", "content": "Tin?"}]',
+            output='[{"role": "assistant", "content": "Yes."}]',
+        ),
+    }
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [event]}]}]}
+    spans = {"resourceSpans": [{"scopeSpans": [{"spans": [ids]}]}]}
+    (tmp_path / "logs.json").write_text(json.dumps(logs), "utf-8")
+    (tmp_path / "spans.json").write_text(json.dumps(spans), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    lines = shown(capsys, "*.json")
+    assert [
+        "file",
+        "format",
+        "spans",
+        "log",
+        "records",
+        "traces",
+        "samples",
+        "left",
+        "out",
+    ] in lines
+    assert ["logs.json", "otlp", "0", "1", "1", "1", "nothing"] in lines
+    assert ["spans.json", "otlp", "1", "0", "0", "0", "nothing"] in lines
+    assert ["user_input", "Tin?"] in lines
+    assert ["log", "records"] not in [line[3:5] for line in shown(capsys, "spans.json", code=2)]
+
+
 def test_a_sample_is_chosen_and_has_results_of_tools(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(DATA / "otlp.jsonl")
     lines = shown(capsys, path, "--sample", AGENT, "--tools")
