@@ -19,8 +19,10 @@ from claimflow.flows.pipeline.pipeline import build_pipeline
 from claimflow.flows.pipeline.schema import EarlierTurns
 from claimflow.flows.pipeline.yaml_source import source_from
 from claimflow.flows.runner.prepare import columns_text, missing_fields
-from claimflow.flows.samples.formats import format_of
+from claimflow.flows.samples.formats import GZIP, ending_of, format_of
 from claimflow.flows.samples.reader import SampleSource, read_samples
+from claimflow.flows.traces.protobuf import ENDINGS
+from claimflow.flows.traces.reader import with_traces_named
 from claimflow.stages.registry import STAGES, find_stage
 
 STORE: Final = "evaluations.duckdb"
@@ -58,7 +60,9 @@ def is_data_file(name: str) -> bool:
     ending = path.suffix.lower()
     if ending in (".yaml", ".yml"):
         return False
-    return is_remote(name) or glob.has_magic(name) or ending == ".tsv" or bool(format_of(path))
+    # Files of traces in protobuf are told what to do with them, not that they are no YAML.
+    known = format_of(path) or ending_of(path).removesuffix(GZIP) in (".tsv", *ENDINGS)
+    return is_remote(name) or glob.has_magic(name) or bool(known)
 
 
 def data_pipeline(
@@ -90,10 +94,11 @@ def data_pipeline(
         skip_unusable=skip_unusable,
     )
     if samples.faults:
-        raise InputError(samples.faults)
+        raise InputError(with_traces_named(samples.faults, path, base=base))
     chosen, left_out = (list(metrics), {}) if metrics else metrics_for(samples.present)
     if not chosen:
-        raise InputError([no_metric_fault(path, samples, "--rename {}={}".format)])
+        fault = no_metric_fault(path, samples, "--rename {}={}".format)
+        raise InputError(with_traces_named([fault], path, base=base, whole=True))
     config = {
         "name": _name(path),
         "samples": {
@@ -109,7 +114,7 @@ def data_pipeline(
         ),
     }
     if faults := missing_fields(build_pipeline(source_from(config, base)), samples):
-        raise InputError(faults)
+        raise InputError(with_traces_named(faults, path, base=base, whole=True))
     others = {stage.use for stage in STAGES.values() if makes_scores(stage)} - {*chosen, *left_out}
     more = [] if metrics else [one for one in sorted(others) if _allowed(one, samples, config)]
     return DataPipeline(config, samples, chosen, left_out, more)

@@ -238,7 +238,12 @@ def _samples(
         else:
             samples = read_samples(str(wanted.path), base=base, **options)
     if samples.faults:
-        raise InputError([_with_position(source, samples, fault) for fault in samples.faults])
+        faults: Sequence[Fault] = samples.faults
+        if wanted.path is not None and answers is None:
+            from claimflow.flows.traces.reader import with_traces_named
+
+            faults = with_traces_named(faults, str(wanted.path), base=base)
+        raise InputError([_with_position(source, samples, fault) for fault in faults])
     if redactor is not None:
         told = tuple(redactor.told(source.place("samples", "redact")))
         samples = replace(samples, warnings=(*samples.warnings, *told))

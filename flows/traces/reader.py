@@ -20,7 +20,7 @@ from claimflow.flows.object_storage import is_remote
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.files import find_files, shown_path
 from claimflow.flows.samples.formats import FORMATS as FILE_FORMATS
-from claimflow.flows.samples.formats import SampleFile, read_records
+from claimflow.flows.samples.formats import GZIP, SampleFile, ending_of, format_of, read_records
 from claimflow.flows.samples.json_files import decode_object, read_json_array, read_json_lines
 from claimflow.flows.samples.reader import SampleSource, checked_samples
 from claimflow.flows.samples.records import Format, Record, RecordError
@@ -59,6 +59,9 @@ _TRIED: Final = 10
 
 _SHOWN_NAMES: Final = 8
 _SHOWN_CHARACTERS: Final = 40
+
+_LIKE_SAMPLES: Final = ("chat", "langfuse")
+"""The formats whose records may be samples as well."""
 
 _START: Final = 1 << 16
 _PLACE: Final = "{name}:{number}"
@@ -343,6 +346,41 @@ def _nothing_received(path: Path, faults: list[Fault]) -> list[Fault]:
         return faults
     what, hint = "nothing was received yet", "send spans to `claimflow receive`, and wait for one"
     return [fault._replace(what=what, hint=hint) for fault in faults]
+
+
+def with_traces_named(
+    faults: Sequence[Fault], path: str, *, base: Path, whole: bool = False
+) -> Sequence[Fault]:
+    """What is wrong with the samples at `path`: that it holds traces, where it does.
+
+    `faults` are those of the samples, below the folder `base`. They stay where the records may be
+    samples as well as traces and the first one is not at fault, unless the faults are of the
+    samples as a `whole`. Objects of S3 are not copied again for it.
+    """
+    if is_remote(path):
+        return faults
+    files, _ = find_files(path, base, base, _FILE_FORMATS)
+    if not files:
+        return faults
+    file = files[0]
+    places = [file.name]
+    known = "otlp" if ending_of(file.path).removesuffix(GZIP) in ENDINGS else None
+    if known is None:
+        record = next((found for _, found in read_records([file], [])), None)
+        if record is None or isinstance(record.values, RecordError):
+            return faults
+        known = trace_format_of(record.values)
+        as_samples = file._replace(format=format_of(file.path) or file.format)
+        places.append(as_samples.place(record.number))
+    is_first = known not in _LIKE_SAMPLES or faults[0].place in places
+    if known is None or not (whole or is_first):
+        return faults
+    what = f"looks like traces ({known})"
+    hint = (
+        f"write samples: {{traces: {path}}} into a pipeline file; `claimflow traces {path}` shows "
+        "what is read"
+    )
+    return [Fault(file.name, what, hint)]
 
 
 def _unknown_format(name: str, record: Mapping[str, Any]) -> Fault:

@@ -184,6 +184,56 @@ def test_errors_speak_of_options(
     assert "pipeline." not in err.partition("claimflow: ")[2]
 
 
+TRACES = Path(__file__).parent.parent / "data/traces"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("otlp_document.json", "otlp"),
+        ("otlp.jsonl", "otlp"),
+        ("otlp.binpb", "otlp"),
+        ("phoenix.parquet", "openinference"),
+        ("langfuse_traces.jsonl", "langfuse"),
+        ("langfuse_observations.jsonl", "langfuse"),
+        ("langsmith.jsonl", "langsmith"),
+        ("mlflow.jsonl", "mlflow"),
+    ],
+)
+def test_files_of_traces_are_told_how_to_be_read(
+    name: str, known: str, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes((TRACES / name).read_bytes())
+    told = f"claimflow: {name}: looks like traces ({known}); write samples: {{traces: {name}}} into"
+    with_metric = ["--metrics", "faithfulness"]
+    for arguments in (["run", name], ["plan", name, *with_metric], ["init", "new", "--data", name]):
+        code, _, err = command(*arguments)
+        assert code == 2
+        assert err.startswith(told), arguments
+        assert f"`claimflow traces {name}` shows what is read" in err
+        assert len(err.splitlines()) == 1
+
+
+def test_a_pipeline_whose_samples_are_traces_is_told_so(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_bytes((TRACES / "otlp_document.json").read_bytes())
+    steps = "{claims: {use: decompose_claims, of: response}}"
+    text = f"name: p\nsamples: {{path: t.json}}\nstore: p.duckdb\nsteps: {steps}\n"
+    (tmp_path / "p.yaml").write_text(text, "utf-8")
+    code, _, err = command("plan", "p.yaml")
+    assert code == 2
+    told = (
+        "p.yaml:2 samples.path: t.json: looks like traces (otlp); write samples: {traces: t.json}"
+    )
+    assert err.startswith(f"claimflow: {told}")
+
+
+def test_samples_that_could_be_traces_keep_their_faults(command: Command, tmp_path: Path) -> None:
+    rows = [{"id": 1, "input": "Tin?", "output": "Yes."}, {"id": 2, "input": 1, "output": "No."}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    _, _, err = command("run", "rows.jsonl")
+    assert err.startswith("claimflow: rows.jsonl:2: 'input' is a number; write it as text")
+
+
 def test_a_pipeline_is_saved_with_paths_relative_to_it(command: Command, tmp_path: Path) -> None:
     (tmp_path / "evals").mkdir()
     saved = tmp_path / "evals" / "answers.yaml"
