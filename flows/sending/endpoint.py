@@ -239,6 +239,17 @@ def checked_address(variable: str, value: str) -> str:
     return value
 
 
+def address_on(variable: str, value: str, path: str, *, known: str) -> str:
+    """The address of `path` on the server at an address of the environment.
+
+    That may end in a slash or in a path that the pattern `known` matches: servers take requests at
+    several, and other programs expect theirs in the same variable. Raises as `checked_address`.
+    """
+    parts = urlsplit(checked_address(variable, value))
+    base = re.sub(f"(?:{known})$", "", parts.path.rstrip("/"))
+    return parts._replace(path=f"{base.rstrip('/')}{path}").geturl()
+
+
 def shown_address(url: str) -> str:
     """Scheme, host and port of an address: user, path and query may be keys."""
     parts = urlsplit(url)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.sending.endpoint import Endpoint, checked_address
+from claimflow.flows.sending.endpoint import Endpoint, address_on
 from claimflow.flows.sending.evaluations import Evaluation
 from claimflow.flows.sending.targets import Answer
 from claimflow.stages.rows import canonical, content_key
@@ -18,6 +18,9 @@ from claimflow.stages.rows import canonical, content_key
 _PUBLIC: Final = "LANGFUSE_PUBLIC_KEY"
 _SECRET: Final = "LANGFUSE_SECRET_KEY"  # noqa: S105 - the name of a variable
 _HOSTS: Final = ("LANGFUSE_HOST", "LANGFUSE_BASE_URL")
+_PATH: Final = "/api/public/ingestion"
+_KNOWN: Final = r"/api/public(/[\w/]*)?"
+"""Paths with which a variable may name the server, such as `/api/public/otel` of exporters."""
 
 
 class Langfuse:
@@ -39,15 +42,14 @@ class Langfuse:
 
     def address(self) -> str:
         """The address of the server; which project it is, its public key says."""
-        return f"{_address()[1]}/api/public/ingestion#{_keys()[0]}"
+        return f"{_address()[1]}#{_keys()[0]}"
 
     def send(self, evaluations: Sequence[Evaluation]) -> Answer:
         """Send a batch; Langfuse takes the ones that are right and names the others."""
         if self._endpoint is None:
-            variable, base = _address()
+            variable, url = _address()
             login = base64.b64encode(":".join(_keys()).encode()).decode()
             headers = {"authorization": f"Basic {login}"}
-            url = f"{base}/api/public/ingestion"
             self._endpoint = Endpoint(url, headers, variable)
         events = self.lines(evaluations)
         reply = self._endpoint.post(canonical({"batch": events}))
@@ -106,10 +108,10 @@ def _event(one: Evaluation) -> dict[str, Any]:
 
 
 def _address() -> tuple[str, str]:
-    """The variable that names the server, and its address."""
+    """The variable that names the server, and the address for batches."""
     for variable in _HOSTS:
         if value := os.environ.get(variable):
-            return variable, checked_address(variable, value).rstrip("/")
+            return variable, address_on(variable, value, _PATH, known=_KNOWN)
     hint = "set it as in https://cloud.langfuse.com, or --file"
     raise InputError([Fault(_HOSTS[0], "is not set", hint)])
 

@@ -15,6 +15,7 @@ from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.sending.endpoint import (
     Endpoint,
+    address_on,
     checked_address,
     parsed_headers,
 )
@@ -25,6 +26,7 @@ from claimflow.stages.rows import canonical
 _EVENT: Final = "gen_ai.evaluation.result"
 _LOGS: Final = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"
 _ALL: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_SIGNALS: Final = "/v1/(traces|metrics|logs)"
 _INFO: Final = 9
 """The severity of an event, by the model of logs."""
 
@@ -142,7 +144,7 @@ def _address() -> tuple[str, str]:
     if own := os.environ.get(_LOGS):
         return _LOGS, checked_address(_LOGS, own)
     if base := os.environ.get(_ALL):
-        return _ALL, f"{checked_address(_ALL, base).rstrip('/')}/v1/logs"
+        return _ALL, address_on(_ALL, base, "/v1/logs", known=_SIGNALS)
     raise InputError([Fault(_ALL, "is not set", "set it as in http://localhost:4318, or --file")])
 
 

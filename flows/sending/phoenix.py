@@ -4,11 +4,13 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
+import httpx
+
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.sending.endpoint import (
     Endpoint,
     TooMuchError,
-    checked_address,
+    address_on,
     parsed_headers,
 )
 from claimflow.flows.sending.evaluations import Evaluation
@@ -18,6 +20,8 @@ from claimflow.stages.rows import canonical
 
 _SERVER: Final = "PHOENIX_COLLECTOR_ENDPOINT"
 _PATH: Final = "/v1/span_annotations"
+_KNOWN: Final = "/v1/(traces|span_annotations)"
+"""Paths with which the variable may name the server: Phoenix's tracing takes `/v1/traces`."""
 
 _OF_SOME: Final = (400, 404, 413, 422)
 """Statuses of a batch that may be the fault of a few: one unknown span refuses all of them."""
@@ -52,7 +56,8 @@ class Phoenix:
     def send(self, evaluations: Sequence[Evaluation]) -> Answer:
         """Send a batch, and wait until it is stored."""
         if self._endpoint is None:
-            self._endpoint = Endpoint(f"{_address()}?sync=true", _headers(), _SERVER)
+            url = str(httpx.URL(_address()).copy_merge_params({"sync": "true"}))
+            self._endpoint = Endpoint(url, _headers(), _SERVER)
         reply = self._endpoint.post(canonical({"data": self.lines(evaluations)}))
         if reply.status in _OF_SOME:
             if len(evaluations) > 1:
@@ -89,7 +94,7 @@ def _annotation(one: Evaluation) -> dict[str, Any]:
 
 def _address() -> str:
     if base := os.environ.get(_SERVER):
-        return f"{checked_address(_SERVER, base).rstrip('/')}{_PATH}"
+        return address_on(_SERVER, base, _PATH, known=_KNOWN)
     raise InputError(
         [Fault(_SERVER, "is not set", "set it as in http://localhost:6006, or --file")]
     )

@@ -539,6 +539,39 @@ def test_an_environment_that_lacks_something_is_told(
     assert "hush" not in error
 
 
+@pytest.mark.parametrize(
+    ("target", "variable", "given", "posted"),
+    [
+        ("phoenix", "PHOENIX_COLLECTOR_ENDPOINT", "/", "/v1/span_annotations?sync=true"),
+        ("phoenix", "PHOENIX_COLLECTOR_ENDPOINT", "/v1/traces", "/v1/span_annotations?sync=true"),
+        ("phoenix", "PHOENIX_COLLECTOR_ENDPOINT", "/s/a/v1/traces/", "/s/a/v1/span_annotations?"),
+        ("phoenix", "PHOENIX_COLLECTOR_ENDPOINT", "?a=1", "/v1/span_annotations?a=1&sync=true"),
+        ("otlp", "OTEL_EXPORTER_OTLP_ENDPOINT", "/", "/v1/logs"),
+        ("otlp", "OTEL_EXPORTER_OTLP_ENDPOINT", "/v1/traces", "/v1/logs"),
+        ("otlp", "OTEL_EXPORTER_OTLP_ENDPOINT", "/otlp/", "/otlp/v1/logs"),
+        ("otlp", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "/own/logs", "/own/logs"),
+        ("langfuse", "LANGFUSE_HOST", "/", "/api/public/ingestion"),
+        ("langfuse", "LANGFUSE_HOST", "/lf/api/public/otel/", "/lf/api/public/ingestion"),
+        ("langfuse", "LANGFUSE_HOST", "/api/public", "/api/public/ingestion"),
+    ],
+)
+def test_an_address_may_end_in_a_slash_or_in_a_path_of_its_server(
+    target: str,
+    variable: str,
+    given: str,
+    posted: str,
+    server: TraceServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, _ = put_many(tmp_path, 1)
+    monkeypatch.setenv(variable, server.url + given)
+    server.answer = {"otlp": lambda _: Said(), "langfuse": langfuse, "phoenix": phoenix}[target]
+    assert send(store, "--to", target) == 0
+    (request,) = server.got
+    assert request.path.startswith(posted)
+
+
 def test_unknown_targets_and_metrics_are_answered_with_the_nearest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
