@@ -38,7 +38,7 @@ class Phoenix:
     def unfit(self, evaluation: Evaluation) -> str | None:
         """An evaluation without a span: Phoenix annotates spans."""
         if evaluation.span_id is None:
-            return "there is no span id"
+            return "there is no span, and Phoenix annotates spans only"
         if not is_id(evaluation.span_id, 16):
             return "the span id is not 16 hexadecimal digits"
         if evaluation.score is None and evaluation.label is None and not evaluation.explanation:

@@ -177,6 +177,7 @@ def _sample(
         contexts += _tool_results(used, answering)
     call = answering if answering.model or not calls else calls[-1]
     session = next((span.session for span in tree if span.session), None)
+    trace_id, span_id = root.logged or (root.trace_id, _span_id(tree, answering))
     values: dict[str, Any] = {
         "sample_id": root.trace_id if root.named else None,
         "user_input": question,
@@ -190,8 +191,8 @@ def _sample(
         "latency_ms": _milliseconds(tree),
         "start_time": _moment(root.start),
         "session": session,
-        "trace_id": root.trace_id if root.named else None,
-        "span_id": answering.span_id if root.named else None,
+        "trace_id": trace_id or None,
+        "span_id": (trace_id and span_id) or None,
     }
     if session is not None:
         # The turns of a session, which are one cluster of the statistics, are numbered as they are
@@ -205,6 +206,14 @@ def _sample(
     # As it is read afterwards, where an error would end the run.
     _, errors = ConversationReader(fields_by_column({}), None).read(values, cells=False)
     return UNUSABLE if errors else values
+
+
+def _span_id(tree: Sequence[Span], answering: Span) -> str:
+    """The id of the span whose answer is the response; empty where only a whole trace has it."""
+    if answering.kind != "trace":
+        return answering.span_id
+    tops = (span for span in tree[1:] if not span.parent_id)
+    return next((top.span_id for top in tops if top.said[-1:] == answering.said[-1:]), "")
 
 
 def _conversation(

@@ -34,7 +34,7 @@ def spans(row: Mapping[str, Any], place: str) -> Iterator[Span | Reason]:
     start = nanoseconds(text(row.get("created"), within.get("created")), unit=_SECOND)
     yield Span(
         trace_id=log_id or place,
-        span_id=log_id or place,
+        span_id="",
         kind="llm",
         start=start,
         asked=asked,
@@ -48,4 +48,5 @@ def spans(row: Mapping[str, Any], place: str) -> Iterator[Span | Reason]:
         ),
         session=text(row.get("session_id"), row.get("conversation_id")),
         named=log_id is not None,
+        logged=(text(row.get("trace_id")) or "", text(row.get("span_id")) or ""),
     )

@@ -51,7 +51,7 @@ def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
     length = nanoseconds(row.get("latency"), unit=_SECOND)
     yield Span(
         trace_id=trace_id,
-        span_id=trace_id,
+        span_id="",
         kind="trace",
         name=text(row.get("name")),
         start=start,

@@ -31,8 +31,10 @@ class Span(NamedTuple):
     `asked` are the messages that went in, `said` the answers that came out, the best last. Of a
     reranker `documents` came out and `reranked` went in. `failed` is True where the span ended in
     an error, `parent_is_remote` where its parent is said to be in another process. `start` and
-    `end` are nanoseconds since 1970, `cost` is in US dollars. `named` is False where the log has no
-    id, so that `trace_id` is only its place.
+    `end` are nanoseconds since 1970, `cost` is in US dollars. `span_id` is empty for a record that
+    is no span: a whole trace, or a logged chat. `logged` are the ids of the trace and the span that
+    a log of chats names, empty where it names none; its `trace_id` is only that of the log, and
+    only a place where `named` is False.
     """
 
     trace_id: str
@@ -55,6 +57,7 @@ class Span(NamedTuple):
     named: bool = True
     failed: bool = False
     parent_is_remote: bool = False
+    logged: tuple[str, str] | None = None
 
     def text(self) -> str:
         """The span as text, which `span_of` reads."""

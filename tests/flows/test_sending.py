@@ -254,6 +254,61 @@ def test_phoenix_gets_annotations_of_spans(
     assert found[span(1)]["result"].keys() == {"label", "explanation"}
 
 
+OF_TRACES = """
+name: traced
+samples: {traces: "*.jsonl"}
+store: traced.duckdb
+read_copy: false
+steps:
+  context_matches: {use: lexical_match, against: retrieved_contexts}
+  faithful: {use: deterministic_faithfulness}
+"""
+
+
+@pytest.fixture
+def of_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A run over two rows of Langfuse's traces, of which one has a root observation, and a chat."""
+    asked = {"input": "Is tin a metal?", "output": "Tin is a metal."}
+    found = {"id": "found", "type": "RETRIEVER", "output": ["Tin is a metal."]}
+    root = {"id": span(1), "type": "SPAN", "output": "Tin is a metal."}
+    rows = [
+        {"id": trace(number), **asked, "observations": observations}
+        for number, observations in enumerate(([found], [root, found]))
+    ]
+    chat = {"id": "chatcmpl-1", "messages": [{"role": "user", "content": "Is it?"}]}
+    files = {"traces.jsonl": rows, "chat.jsonl": [chat | {"response": "It is."}]}
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"{json.dumps(one)}\n" for one in lines), "utf-8")
+    (tmp_path / "p.yaml").write_text(OF_TRACES, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "p.yaml"]) == 0
+    return Store(tmp_path / "traced.duckdb")
+
+
+def test_a_score_without_a_span_is_one_of_its_trace(
+    server: TraceServer, of_traces: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    untraced = "1 of 3 samples has no trace id; not sent"
+    metrics = ("--metrics", "token_overlap_faithfulness")
+    server.answer = langfuse
+    assert send(of_traces, "--to", "langfuse", *metrics) == 0
+    assert untraced in capsys.readouterr().out
+    bodies = [one["body"] for one in server.got[-1].content["batch"]]
+    ids = {one["traceId"]: one.get("observationId") for one in bodies}
+    assert ids == {trace(0): None, trace(1): span(1)}
+    server.answer = lambda _: Said()
+    assert send(of_traces, "--to", "otlp", *metrics) == 0
+    assert "2 evaluations sent" in capsys.readouterr().out
+    ids = {one.trace_id.hex(): one.span_id.hex() for one in records([server.got[-1]])}
+    assert ids == {trace(0): "", trace(1): span(1)}
+    server.answer = phoenix
+    assert send(of_traces, "--to", "phoenix", *metrics) == 0
+    printed = capsys.readouterr().out
+    assert "1 evaluation sent" in printed
+    assert "1 not sent: there is no span, and Phoenix annotates spans only" in printed
+    assert [one["span_id"] for one in server.got[-1].content["data"]] == [span(1)]
+
+
 def test_a_span_that_phoenix_does_not_know_takes_no_other_with_it(
     server: TraceServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -183,6 +183,24 @@ def test_the_last_message_of_a_trace_of_langfuse_is_its_answer(tmp_path: Path) -
     assert row["response"] == "Tin is a metal."
 
 
+def test_the_span_of_a_trace_of_langfuse_is_its_top_observation_with_the_same_answer(
+    tmp_path: Path,
+) -> None:
+    top = {"id": "0a" * 8, "type": "SPAN", "output": "Yes."}
+    # An observation with the id of its trace is one of its own.
+    call = {"id": "t", "type": "GENERATION", "parentObservationId": top["id"], "model": "m"}
+    whole = {"id": "t", "input": "Is tin a metal?", "output": "Yes."}
+    path = tmp_path / "t.jsonl"
+    found = []
+    for observations in ([top, call], [top | {"output": "Yes"}, call], []):
+        path.write_text(json.dumps(whole | {"observations": observations}), "utf-8")
+        source = read(path)
+        (row,) = rows(source)
+        assert left_out(source) == []
+        found.append((row["metadata"]["trace_id"], row["metadata"].get("span_id")))
+    assert found == [("t", "0a" * 8), ("t", None), ("t", None)]
+
+
 def test_a_bulk_export_of_langsmith_holds_objects_as_text(tmp_path: Path) -> None:
     lines = (DATA / "langsmith.jsonl").read_text("utf-8").splitlines()
     columns = ("id", "trace_id", "parent_run_id", "name", "run_type")
@@ -387,6 +405,22 @@ def test_a_chat_may_be_logged_as_request_and_response(tmp_path: Path) -> None:
         "Is tin a metal?",
         "Yes.",
     )
+
+
+def test_a_chat_is_of_the_trace_that_its_log_names(tmp_path: Path) -> None:
+    log = {"id": "c-1", "messages": [{"role": "user", "content": "Is it?"}], "response": "Yes."}
+    path = tmp_path / "t.jsonl"
+    found = []
+    for ids in ({"trace_id": "t", "span_id": "s"}, {"trace_id": "t"}, {"span_id": "s"}, {}):
+        path.write_text(json.dumps(log | ids), "utf-8")
+        (row,) = rows(read(path))
+        assert row["sample_id"] == "c-1"
+        found.append({name: row["metadata"].get(name) for name in ("trace_id", "span_id")})
+    assert found == [
+        {"trace_id": "t", "span_id": "s"},
+        {"trace_id": "t", "span_id": None},
+        *([{"trace_id": None, "span_id": None}] * 2),
+    ]
 
 
 VALUES = st.recursive(
