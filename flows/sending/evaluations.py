@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid5
@@ -28,14 +28,32 @@ _LONGEST: Final = 1_000
 """Not entailed claims in an explanation, and letters of one of them and of the whole."""
 
 
+_OF_JUDGES: Final = ("llm", "model")
+"""The tools of a stage that judge, by their names in `audit.artifacts`."""
+
+
 class Judging(NamedTuple):
     """How the scores of a step were made: models and hashes of prompts, sorted.
 
-    `models` are language models behind endpoints: without any, claimflow alone decided.
+    `models` are language models that judge behind endpoints, `local` models that judge on this
+    machine, and `others` those that split texts or compare them. One on this machine is NAME@HASH,
+    with a hash of all that could change its replies.
     """
 
     models: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def provenance(self) -> dict[str, list[str]]:
+        """What there is of it by the names that targets get."""
+        known = {
+            "judge_models": [*self.models, *self.local],
+            "other_models": [*self.others],
+            "prompt_hashes": [*self.prompts],
+        }
+        return {name: values for name, values in known.items() if values}
 
 
 class Evaluation(NamedTuple):
@@ -63,17 +81,13 @@ class Evaluation(NamedTuple):
     @property
     def provenance(self) -> dict[str, str | list[str]]:
         """Where the score comes from, for attributes and metadata."""
-        known: dict[str, str | list[str]] = {
+        return {
             "run_id": self.run_id,
             "pipeline": self.pipeline,
             "sample_id": clipped(self.sample_id, _CLAIM),
             "version": self.version,
+            **self.judging.provenance,
         }
-        if self.judging.models:
-            known["judge_models"] = list(self.judging.models)
-        if self.judging.prompts:
-            known["prompt_hashes"] = list(self.judging.prompts)
-        return known
 
 
 class _Run(NamedTuple):
@@ -185,9 +199,13 @@ def run_judging(store: Store, run_id: str) -> Judging:
     """All models and prompts that the scores of a run depend on."""
     with store.reading() as connection:
         steps = _scoring_steps(connection, run_id).values()
-    return Judging(
-        *(tuple(sorted({one for step in steps for one in step.judging[part]})) for part in (0, 1))
-    )
+    return _together(step.judging for step in steps)
+
+
+def _together(judgings: Iterable[Judging]) -> Judging:
+    """All that several of them have, each once."""
+    each = zip(Judging(), *judgings, strict=True)
+    return Judging(*(tuple(sorted({name for names in part for name in names})) for part in each))
 
 
 def clipped(text: str, longest: int) -> str:
@@ -238,20 +256,12 @@ def _scoring_steps(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[s
         if made[artifact][0] != "scores":
             continue
         above = _above(artifact, made)
-        models: set[str] = set()
-        prompts: set[str] = set()
-        for one in above:
-            _, settings, tools, _ = made[one]
-            models |= set(_models(json.loads(tools).get("llm")))
-            prompt = json.loads(settings).get("prompt")
-            if prompt:
-                prompts.add(content_key("prompt", prompt))
         tables = sorted(
             step_of[one]
             for one in above
             if one in step_of and made[one][0] in ("verdicts", "rubric_verdicts")
         )
-        judging = Judging(tuple(sorted(models)), tuple(sorted(prompts)))
+        judging = _together(_judging(*made[one][1:3]) for one in above)
         found[step] = _Step(step, tuple(tables), judging)
     return found
 
@@ -268,15 +278,33 @@ def _above(artifact: str, made: Mapping[str, Sequence[str]]) -> set[str]:
     return found
 
 
-def _models(tool: Any) -> Iterator[str]:
-    """The names of the models of a judge, or of several of a panel."""
-    if isinstance(tool, dict):
-        if isinstance(tool.get("model"), str):
-            yield clipped(tool["model"], _CLAIM)
-        tool = list(tool.values())
-    if isinstance(tool, list):
-        for part in tool:
-            yield from _models(part)
+def _judging(settings: str, tools: str) -> Judging:
+    """How a table was made, by the settings of its stage and the identities of its tools."""
+    prompt = json.loads(settings).get("prompt")
+    models, local, others = list[str](), list[str](), list[str]()
+    for tool, identity in json.loads(tools).items():
+        behind = [*_endpoints(identity)]
+        name = identity.get("name", "embedded judge" if tool == "model" else f"embedded {tool}")
+        here = f"{clipped(name, _CLAIM)}@{content_key('model', identity)}"
+        if tool not in _OF_JUDGES:
+            others += behind or [here]
+        elif behind:
+            models += behind
+        else:
+            local.append(here)
+    prompts = [content_key("prompt", prompt)] if prompt else []
+    return Judging(*map(tuple, (models, prompts, local, others)))
+
+
+def _endpoints(identity: Any) -> Iterator[str]:
+    """The names of the models that a tool asks behind endpoints: of one, or of a panel."""
+    if isinstance(identity, dict):
+        if isinstance(identity.get("model"), str):
+            yield clipped(identity["model"], _CLAIM)
+        identity = list(identity.values())
+    if isinstance(identity, list):
+        for part in identity:
+            yield from _endpoints(part)
 
 
 def _label(rows: Sequence[Mapping[str, Any]]) -> str | None:

@@ -102,12 +102,11 @@ def _log(
 ) -> None:
     """Log parameters, metrics and tables. What was logged before is replaced by the same."""
     entities = importlib.import_module("mlflow.entities")
-    judging = run_judging(store, run_id)
+    provenance = run_judging(store, run_id).provenance
     parameters = {
         "pipeline": head["pipeline"],
         "claimflow_version": head["made_by"],
-        "judge_models": ", ".join(judging.models),
-        "prompt_hashes": ", ".join(judging.prompts),
+        **{name: ", ".join(values) for name, values in provenance.items()},
     }
     parts = [
         entities.Param(name, clipped(value, _LONGEST))

@@ -10,7 +10,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, put_run, scores
-from tests.flows.traced_runs import put_many
+from tests.flows.traced_runs import put_many, run_embedded
 
 
 @pytest.fixture
@@ -57,6 +57,15 @@ def test_a_run_is_logged_once_with_metrics_parameters_and_tables(
     assert tables == {"scores.parquet", "claims.parquet"}
     path = client.download_artifacts(run.info.run_id, "scores.parquet", str(tmp_path))
     assert pl.read_parquet(path).height == 3
+
+
+def test_models_that_run_here_are_parameters(tracking: str, tmp_path: Path) -> None:
+    store = run_embedded(tmp_path)
+    assert main(["send", "--to", "mlflow", "--store", str(store.path)]) == 0
+    (run,) = logged(tracking)
+    assert run.data.params["judge_models"].startswith("embedded judge@")
+    others = run.data.params["other_models"].split(", ")
+    assert [one.partition("@")[0] for one in others] == ["all-MiniLM-L6-v2", "embedded parser"]
 
 
 def test_intervals_are_metrics_and_a_cut_off_run_is_completed(

@@ -21,8 +21,9 @@ from claimflow.flows.pipeline import schedules
 from claimflow.flows.sending import delivery, endpoint
 from claimflow.flows.store.sendings import Sending, begin_sending, end_sending
 from claimflow.flows.store.store import Store
+from claimflow.stages.rows import content_key
 from tests.flows.trace_servers import Got, Said, TraceServer, langfuse, phoenix, records
-from tests.flows.traced_runs import put_many, put_traced, score, span, trace, traced
+from tests.flows.traced_runs import put_many, put_traced, run_embedded, score, span, trace, traced
 
 SECRET = "sk-lf-very-secret"
 VARIABLES = {
@@ -135,6 +136,33 @@ def test_a_collector_gets_events_of_the_genai_conventions(
     _, values = found["failed"]
     assert values["error.type"] == "failed"
     assert values["gen_ai.evaluation.explanation"] == "because it is failed"
+
+
+def test_models_that_run_here_are_sent_by_name_and_hash(
+    server: TraceServer, tmp_path: Path
+) -> None:
+    store = run_embedded(tmp_path)
+    with store.reading() as connection:
+        kept = connection.execute("SELECT tools FROM audit.artifacts").fetchall()
+    identities = {
+        name: identity for (tools,) in kept for name, identity in json.loads(tools).items()
+    }
+    names = {"model": "embedded judge", "parser": "embedded parser", "embedder": "all-MiniLM-L6-v2"}
+    hashed = {
+        tool: f"{name}@{content_key('model', identities[tool])}" for tool, name in names.items()
+    }
+    assert send(store, "--to", "otlp") == 0
+    found = {one["gen_ai.evaluation.name"]: one for one in map(attributes, records(server.got))}
+    of_claims, of_texts = found["faithfulness"], found["semantic_similarity"]
+    assert of_claims["claimflow.judge_models"] == [hashed["model"]]
+    assert of_claims["claimflow.other_models"] == [hashed["parser"]]
+    assert "claimflow.judge_models" not in of_texts
+    assert of_texts["claimflow.other_models"] == [hashed["embedder"]]
+    server.answer = phoenix
+    assert send(store, "--to", "phoenix", "--metrics", "faithfulness") == 0
+    (annotation,) = server.got[-1].content["data"]
+    assert annotation["annotator_kind"] == "CODE"
+    assert annotation["metadata"]["judge_models"] == [hashed["model"]]
 
 
 def test_a_file_for_a_collector_is_lines_of_logs_data(server: TraceServer, tmp_path: Path) -> None:

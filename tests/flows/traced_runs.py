@@ -1,9 +1,12 @@
 """Runs whose samples come from traces, for tests of what is sent."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from claimflow.flows.api import run_pipeline
+from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.store import Store
 from tests.flows.recorded_runs import Table, claim_id, put_run
 
@@ -75,6 +78,27 @@ def put_traced(
             {"run": run_id},
         )
     return run_id
+
+
+def run_embedded(folder: Path) -> Store:
+    """A run with the embedded judge, parser and encoder, over one traced sample."""
+    sample = traced("good", 0, retrieved_contexts=["good is red."], reference="good is green.")
+    sample["metadata"] = json.loads(sample["metadata"])
+    steps = {
+        "response_claims": {"use": "decompose_claims", "of": "response", "atomicity": "high"},
+        "response_in_contexts": {
+            "use": "verify_claims",
+            "claims": "response_claims",
+            "against": "retrieved_contexts",
+        },
+        "similarity": {"use": "embedding_similarity", "left": "response", "right": "reference"},
+        "faithfulness": {"use": "faithfulness"},
+        "semantic_similarity": {"use": "semantic_similarity"},
+    }
+    pipeline = {"name": "p", "store": folder / "embedded.duckdb", "steps": steps}
+    prepared = prepare(pipeline | {"read_copy": False}, answers=[sample])
+    run_pipeline(prepared)
+    return prepared.store
 
 
 def put_many(folder: Path, count: int, *, pipeline: str = "p") -> tuple[Store, str]:
