@@ -60,7 +60,7 @@ def show_traces(options: Namespace) -> int:
     if options.format not in (AUTO, *FORMATS):
         what = f"{options.format!r} is no format of traces"
         raise InputError([Fault("--format", what, one_of(options.format, [AUTO, *FORMATS]))])
-    samples, files, left_out = read_traces(
+    samples, files, left_out, _ = read_traces(
         options.files,
         base=Path(),
         trace_format=options.format,

@@ -26,8 +26,9 @@ from claimflow.flows.samples.subset import select_samples
 from claimflow.flows.store.store import Store
 
 if TYPE_CHECKING:
-    # Few pipelines redact.
+    # Few pipelines redact, and few read traces.
     from claimflow.flows.samples.redaction import Redactor
+    from claimflow.flows.traces.reader import Quiet
 
 SHARD: Final = 2_000
 """Samples in one part of a table; bounds the memory of a run for inputs of any size."""
@@ -42,9 +43,9 @@ _LOG: Final = logging.getLogger("claimflow")
 class Prepared(NamedTuple):
     """A checked pipeline with its samples and canaries, and the store that its runs write to.
 
-    `nothing_selected` says that the pipeline's own selection leaves no sample, None where it
-    leaves one. `seen` are the keys of the samples that a finished run has seen, where the next one
-    asks for those `since: last_run`.
+    `nothing_selected` says that the pipeline's own selection leaves no sample, or that its files of
+    traces hold none, None where there is one. `seen` are the keys of the samples that a finished
+    run has seen, where the next one asks for those `since: last_run`.
     """
 
     pipeline: Pipeline
@@ -98,22 +99,40 @@ def prepare(
     faults = list(rerun.clashes(limit=limit))
     check_limit(limit)
     pipeline = _collect_faults(lambda: build_pipeline(source), faults)
-    samples = _collect_faults(lambda: _samples(source, limit, rerun, answers), faults)
+    read = _collect_faults(lambda: _samples(source, limit, rerun, answers), faults)
     canaries = _collect_faults(lambda: _canaries(source), faults)
     if pipeline:
         faults += rerun.unknown(pipeline)
-        if samples:
-            faults += missing_fields(pipeline, samples)
-    if faults or pipeline is None or samples is None:
+        if read and read.quiet is None:
+            faults += missing_fields(pipeline, read.samples)
+        elif read and read.quiet and not _is_quiet_night(read.quiet, source, pipeline, store):
+            faults += read.faults
+    if faults or pipeline is None or read is None:
         raise InputError(faults)
+    samples, quiet = read.samples, read.quiet
     warned = (
         *_misspelt_fields(source, samples),
         *samples.warnings,
-        *_unknown_slices(pipeline, samples),
+        *([] if quiet else _unknown_slices(pipeline, samples)),
         *_unreadable_sources(pipeline),
     )
     for fault in warned:
         (warn or _log)(fault)
+    prepared = Prepared(pipeline, samples, _store(source, pipeline, store), canaries or ())
+    if rerun.samples is not None:
+        # By name, whatever the pipeline selects.
+        selected = select_samples(samples, rerun.samples, prepared.store)
+        return prepared._replace(samples=selected)
+    if quiet:
+        return prepared._replace(nothing_selected=f"nothing to evaluate: {quiet.reason}")
+    wanted = valid_section(source, "samples", SamplesSource)
+    if wanted is None or wanted.select is None:
+        return prepared
+    return _with_selection(prepared, wanted.select, rerun, limit, warn or _log)
+
+
+def _store(source: YamlSource, pipeline: Pipeline, store: Path | None) -> Store:
+    """The store of a run: `store`, or that of the pipeline. Raises `InputError`."""
     place = source.place("store") if store is None else str(store)
     path = checked_path(place, store or pipeline.store, "name a DuckDB file").resolve()
     if path.is_dir():
@@ -122,15 +141,26 @@ def prepare(
     if above is not None and not above.is_dir():
         what = f"is below {above}, which is no folder"
         raise InputError([Fault(str(path), what, "name a file in a folder as the store")])
-    prepared = Prepared(pipeline, samples, Store(path), canaries or ())
-    if rerun.samples is not None:
-        # By name, whatever the pipeline selects.
-        selected = select_samples(samples, rerun.samples, prepared.store)
-        return prepared._replace(samples=selected)
+    return Store(path)
+
+
+def _is_quiet_night(
+    quiet: "Quiet", source: YamlSource, pipeline: Pipeline, store: Path | None
+) -> bool:
+    """Whether files of traces without a sample are no mistake of the pipeline.
+
+    They hold spans, or an earlier night found some by the same path: a first night that finds
+    nothing has more likely a wrong one.
+    """
+    from claimflow.flows.store.seen_samples import seen_samples
+
+    if quiet.written:
+        return True
     wanted = valid_section(source, "samples", SamplesSource)
-    if wanted is None or wanted.select is None:
-        return prepared
-    return _with_selection(prepared, wanted.select, rerun, limit, warn or _log)
+    if wanted is None or wanted.select is None or wanted.select.since != LAST_RUN:
+        return False
+    seen = seen_samples(_store(source, pipeline, store), pipeline.name)
+    return not seen.keys.is_empty()
 
 
 def _with_selection(
@@ -206,9 +236,15 @@ def _name_of(answers: Any) -> str:
     return str(path) if isinstance(path, str | Path) else "answers"
 
 
-def _samples(
-    source: YamlSource, limit: int | None, rerun: Rerun, answers: Any
-) -> SampleSource | None:
+class _Read(NamedTuple):
+    """The samples that were read; with `quiet` there are none, which `faults` say as a mistake."""
+
+    samples: SampleSource
+    quiet: "Quiet | None" = None
+    faults: Sequence[Fault] = ()
+
+
+def _samples(source: YamlSource, limit: int | None, rerun: Rerun, answers: Any) -> _Read | None:
     wanted = valid_section(source, "samples", SamplesSource)
     if wanted is None:
         return None
@@ -223,6 +259,7 @@ def _samples(
     }
     # Messages name files as the user wrote the folder of the pipeline.
     base = source.path.parent
+    quiet = None
     if isinstance(answers, SampleSource):
         # Those of a pipeline that was made for them, which redacts nothing.
         samples = answers
@@ -230,24 +267,25 @@ def _samples(
         from claimflow.flows.traces.reader import read_traces
 
         options |= {"trace_format": wanted.format, "tools": wanted.tools}
-        samples = read_traces([wanted.traces], base=base, **options).samples
+        samples, _, _, quiet = read_traces([wanted.traces], base=base, **options)
     else:
         options["contexts_separator"] = wanted.contexts_separator
         if answers is not None:
             samples = samples_from(answers, **options)
         else:
             samples = read_samples(str(wanted.path), base=base, **options)
-    if samples.faults:
-        faults: Sequence[Fault] = samples.faults
-        if wanted.path is not None and answers is None:
-            from claimflow.flows.traces.reader import with_traces_named
+    found: Sequence[Fault] = samples.faults
+    if found and wanted.path is not None and answers is None:
+        from claimflow.flows.traces.reader import with_traces_named
 
-            faults = with_traces_named(faults, str(wanted.path), base=base)
-        raise InputError([_with_position(source, samples, fault) for fault in faults])
+        found = with_traces_named(found, str(wanted.path), base=base)
+    faults = [_with_position(source, samples, fault) for fault in found]
+    if faults and quiet is None:
+        raise InputError(faults)
     if redactor is not None:
         told = tuple(redactor.told(source.place("samples", "redact")))
         samples = replace(samples, warnings=(*samples.warnings, *told))
-    return samples
+    return _Read(samples, quiet, faults)
 
 
 def _redactor(source: YamlSource, wanted: SamplesSource) -> "Redactor | None":

@@ -22,6 +22,13 @@ from claimflow.flows.samples.records import Format
 
 _PARALLEL_COPIES: Final = 4
 
+_NO_MATCH: Final = "no file matches"
+_NO_FILE: Final = "no such file"
+_NO_OBJECT: Final = "no object matches"
+
+NOTHING_THERE: Final = frozenset((_NO_MATCH, _NO_FILE, _NO_OBJECT, "no such object"))
+"""What faults say of a path or glob that names no file, in which there may be some later."""
+
 Found = tuple[list[tuple[str, Path]], list[Fault]]
 """(name for messages, path) of each file, and faults."""
 
@@ -63,14 +70,14 @@ def shown_path(pattern: str, base: Path) -> str:
 def _no_file(pattern: str, base: Path) -> Fault:
     shown = shown_path(pattern, base)
     if glob.has_magic(pattern):
-        return Fault(shown, "no file matches", f"the search starts in {base.absolute()}")
+        return Fault(shown, _NO_MATCH, f"the search starts in {base.absolute()}")
     folder = (base / pattern).parent
     if not is_folder(folder):
-        return Fault(shown, "no such file", f"there is no folder {folder} either")
+        return Fault(shown, _NO_FILE, f"there is no folder {folder} either")
     hint = similar_file(
         base / pattern, f"the folder searched is {folder.absolute()}", any_ending=True
     )
-    return Fault(shown, "no such file", hint)
+    return Fault(shown, _NO_FILE, hint)
 
 
 def _remote(pattern: str, folder: Path, formats: Mapping[str, Format]) -> Found:
@@ -87,7 +94,7 @@ def _remote(pattern: str, folder: Path, formats: Mapping[str, Format]) -> Found:
         return [], error.faults
     if not versions:
         start = address._replace(key=_fixed_folder(key))
-        return [], [Fault(pattern, "no object matches", f"the folder searched is {start}")]
+        return [], [Fault(pattern, _NO_OBJECT, f"the folder searched is {start}")]
     wanted = [key for key in versions if format_of(Path(key), formats)]
     return _copy_objects(address, bucket, versions, wanted, folder)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.object_storage import is_remote
 from claimflow.flows.pipeline.limits import RECORD_BYTES
-from claimflow.flows.samples.files import find_files, shown_path
+from claimflow.flows.samples.files import NOTHING_THERE, find_files, shown_path
 from claimflow.flows.samples.formats import FORMATS as FILE_FORMATS
 from claimflow.flows.samples.formats import GZIP, SampleFile, ending_of, format_of, read_records
 from claimflow.flows.samples.json_files import decode_object, read_json_array, read_json_lines
@@ -118,7 +118,26 @@ class FileReport:
 
     def left_out_text(self) -> str:
         """`damaged records 2, traces without an answer 1`; empty where nothing was left out."""
-        return ", ".join(f"{reason} {count:,}" for reason, count in sorted(self.left_out.items()))
+        return _counted(self.left_out)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the only line, whose format is not known, is perhaps still being written."""
+        return self.left_out == {DAMAGED: 1} and self.format is None
+
+
+def _counted(left_out: Mapping[Reason, int]) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in sorted(left_out.items()))
+
+
+class Quiet(NamedTuple):
+    """No sample, and nothing wrong with the files: `reason` says what there was instead.
+
+    `written` is whether they hold spans; where they hold none, the path may be a wrong one.
+    """
+
+    reason: str
+    written: bool
 
 
 class TraceOrigin(NamedTuple):
@@ -264,8 +283,8 @@ class TraceFiles:
         any_used = any(report.used for report in self.reports)
         for report in self.reports:
             empty = EMPTY in report.left_out
-            begun = report.left_out == {DAMAGED: 1}
-            is_fine = report.used or (any_used and (empty or begun or report.format))
+            known = empty or report.is_begun or report.format
+            is_fine = report.used or (any_used and known)
             if is_fine or any(place.startswith(report.name) for place in told):
                 continue
             if empty:
@@ -274,6 +293,17 @@ class TraceFiles:
                 # The traces of a file of log records are those of the files with the spans.
                 why = report.left_out_text() or "its traces begin in other files"
                 yield Fault(report.name, f"no trace gives a sample ({why})", report.hint)
+
+    def quiet(self, path: str) -> Quiet | None:
+        """Why no file gives a sample, if nothing is wrong with any; `path` names them all."""
+        reports = self.reports
+        fine = all(one.spans or EMPTY in one.left_out or one.is_begun for one in reports)
+        if self._faults or not reports or not fine or any(one.used for one in reports):
+            return None
+        written = any(one.spans for one in reports)
+        left_out = _counted(sum((one.left_out for one in reports), Counter()))
+        why = "no trace gives a sample" if written else f"no traces in {path}"
+        return Quiet(f"{why}; left out: {left_out}", written)
 
 
 def _is_empty(path: Path) -> bool:
@@ -393,11 +423,15 @@ def _unknown_format(name: str, record: Mapping[str, Any]) -> Fault:
 
 
 class TracesRead(NamedTuple):
-    """The samples of files of traces, what was found in each file, and why sought traces lack."""
+    """The samples of files of traces, what was found in each file, and why sought traces lack.
+
+    Where `quiet` has a value, the faults of the samples say no more than that there are none.
+    """
 
     samples: SampleSource
     files: list[FileReport]
     left_out: Mapping[str, Reason]
+    quiet: Quiet | None
 
 
 def read_traces(  # noqa: PLR0913
@@ -422,12 +456,16 @@ def read_traces(  # noqa: PLR0913
     with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
         files: dict[str, SampleFile] = {}
         faults: list[Fault] = []
+        missing: list[Fault] = []
         for number, path in enumerate(paths):
             copies = Path(folder) / str(number)
             copies.mkdir()
             found, more = find_files(path, base, copies, _FILE_FORMATS)
             files |= {file.name: file for file in found}
-            faults += more if found or is_remote(path) else _nothing_received(base / path, more)
+            if not found and [one.what for one in more if one.what in NOTHING_THERE]:
+                more = more if is_remote(path) else _nothing_received(base / path, more)
+                missing += more
+            faults += more
         traces = TraceFiles(
             [*files.values()], faults, trace_format=trace_format, tools=tools, sought=sought
         )
@@ -451,4 +489,8 @@ def read_traces(  # noqa: PLR0913
         warnings=(*told, *samples.warnings),
         faults=(*samples.faults, *traces.unused()),
     )
-    return TracesRead(samples, traces.reports, traces.sought_left_out)
+    if missing and len(missing) == len(samples.faults):
+        quiet: Quiet | None = Quiet(f"{missing[0].place}: {missing[0].what}", written=False)
+    else:
+        quiet = traces.quiet(samples.path)
+    return TracesRead(samples, traces.reports, traces.sought_left_out, quiet)

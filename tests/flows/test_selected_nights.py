@@ -138,6 +138,89 @@ def test_a_night_without_new_traces_says_so_and_is_no_failure(
         api.evaluate(pipeline="p.yaml", progress=False)
 
 
+def health_check(name: str) -> dict[str, Any]:
+    """A trace that calls no model."""
+    return {"id": name, "input": None, "output": None, "observations": []}
+
+
+HEALTH = "traces without a question, an answer or documents"
+
+
+@pytest.mark.parametrize(
+    "select", ["{since: last_run}", "{where: \"model = 'm'\", by: model, at_most: 3}"]
+)
+def test_traces_that_give_no_sample_are_a_quiet_night(
+    select: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    write_pipeline(select)
+    write("1.jsonl", health_check("x"), health_check("y"))
+    write("2.jsonl", health_check("z"))
+    # A file whose first line is still being written, and one without content.
+    Path("traces/3.jsonl").write_text('{"id": "c", "inp', "utf-8")
+    write("4.jsonl")
+    for command in ("plan", "run"):
+        assert main([command, "p.yaml"]) == 0
+        assert capsys.readouterr().out == (
+            "nothing to evaluate: no trace gives a sample; left out: damaged records 1, "
+            f"files without a trace 1, {HEALTH} 3\n"
+        )
+    assert any(f"traces/1.jsonl: left out: {HEALTH} 2" in one for one in caplog.messages)
+    write("1.jsonl", trace("a"))
+    assert main(["run", "p.yaml"]) == 0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_path_without_files_is_a_quiet_night_after_one_that_found_some(
+    kept: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forget() -> str:
+        """The files are gone, or hold nothing; what is said of it."""
+        if kept:
+            write("1.jsonl")
+            return "no traces in traces/*.jsonl; left out: files without a trace 1"
+        Path("traces/1.jsonl").unlink(missing_ok=True)
+        return "traces/*.jsonl: no file matches"
+
+    mistake = "no traces" if kept else "p.yaml:4 samples.traces: traces/*.jsonl: no file matches"
+    forget()
+    assert main(["run", "p.yaml"]) == 2
+    assert mistake in capsys.readouterr().err
+    write("1.jsonl", trace("a"))
+    assert night() == {"a"}
+    told = forget()
+    capsys.readouterr()
+    assert main(["run", "p.yaml"]) == 0
+    assert capsys.readouterr().out == f"nothing to evaluate: {told}\n"
+    # What was seen is remembered over a quiet night.
+    write("1.jsonl", trace("a"), trace("b"))
+    assert night() == {"b"}
+    forget()
+    write_pipeline("{since: 24h}")
+    assert main(["run", "p.yaml"]) == 2
+    assert mistake in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"a": 1}', "no known format of traces"),
+        ("{\n{\n", "no trace gives a sample (damaged records 2)"),
+        (json.dumps({"id": "a", "run_type": "llm"}), "its records look like langsmith"),
+        (json.dumps(trace("c") | {"observations": []}), "no sample has 'retrieved_contexts'"),
+    ],
+)
+def test_wrong_files_are_no_quiet_night(
+    text: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert night() == {"a", "b"}
+    Path("traces/1.jsonl").write_text(text, "utf-8")
+    if "langsmith" in told:
+        named = PIPELINE.replace("select:", "format: langfuse\n  select:")
+        Path("p.yaml").write_text(named, "utf-8")
+    assert main(["run", "p.yaml"]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_a_run_that_repeats_steps_has_the_samples_of_the_last_night() -> None:
     night()
     write("2.jsonl", trace("c", day=2))
