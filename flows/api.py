@@ -374,9 +374,9 @@ class RunResult(NamedTuple):
 
     `failed` says why the run failed by `fail_when` of its pipeline, None where it did not.
 
-    Where a rerun of failed steps finds that nothing failed, no step is run: `nothing_to_do` says
-    so and `run_id` is the run that was looked at. It is empty where the pipeline selects no
-    samples, as `nothing_to_do` says then.
+    Where a rerun of failed steps finds that nothing failed, or the pipeline selects no samples, no
+    step is run: `nothing_to_do` says so, and `run_id` is the run that was looked at, or the last
+    whole one. It is empty where there is none.
     """
 
     run_id: str
@@ -429,7 +429,7 @@ def run_pipeline(
     migrate(store)
     choice = choose(prepared, store, rerun)
     if choice.nothing_to_do is not None:
-        return RunResult(choice.run_without_failures or "", store, {}, choice.nothing_to_do)
+        return RunResult(choice.looked_at, store, {}, choice.nothing_to_do)
     observer.run_prepared(prepared)
     check_ready(prepared, store, choice)
 

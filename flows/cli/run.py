@@ -83,7 +83,10 @@ def add(commands: Commands) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Run a pipeline and print its results; returns the exit code of its `RunDocument`."""
+    """Run a pipeline and print its results; returns the exit code of its `RunDocument`.
+
+    Where there is nothing to do, it is that of the run that still stands.
+    """
     from claimflow.flows.api import run_pipeline
     from claimflow.flows.cli.progress import progress_observer
     from claimflow.flows.orchestration.local_server import is_configured
@@ -122,13 +125,28 @@ def run(options: Namespace) -> int:
                 batch_wait=options.batch_wait,
             )
     if result.nothing_to_do:
-        print(result.nothing_to_do)
-        return 0
+        return _print_nothing_to_do(result)
     document = RunDocument(result.store, result.run_id)
     named = shlex.quote(str(file)) if file else arguments_of(options)
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     print_run(Terminal(), document, plan=named + store)
     return document.exit_code
+
+
+def _print_nothing_to_do(result: "RunResult") -> int:
+    """Say why nothing is done, and how the last run ended; returns the exit code of that.
+
+    A repetition without anything new is no better than what it repeats.
+    """
+    from claimflow.flows.report.run_document import RunDocument
+
+    print(result.nothing_to_do)
+    if not result.run_id:
+        return 0
+    last = RunDocument(result.store, result.run_id)
+    if last.standing:
+        print(f"{last.standing}; see it by claimflow show {last.run_id}")
+    return last.exit_code
 
 
 def _run_in_prefect(
@@ -145,7 +163,7 @@ def _run_in_prefect(
     migrate(store)
     choice = choose(fetch_models(prepared, write_message), store, rerun)
     if choice.nothing_to_do is not None:
-        return RunResult(choice.run_without_failures or "", store, {}, choice.nothing_to_do)
+        return RunResult(choice.looked_at, store, {}, choice.nothing_to_do)
     from claimflow.flows.orchestration.flow import FINISHED, evaluate
 
     finished: list[RunResult | PendingError] = []

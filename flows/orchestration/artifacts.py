@@ -18,6 +18,7 @@ from prefect.artifacts import (
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
+from claimflow.flows.api import RunResult
 from claimflow.flows.errors import InputError, StoreError
 from claimflow.flows.report.formatting import format_count
 from claimflow.flows.report.markdown import code_span, run_markdown, worst_samples
@@ -27,6 +28,9 @@ from claimflow.flows.store.export import remove_published
 from claimflow.flows.store.pruning import Retention, prune
 from claimflow.flows.store.read_copy import refresh_read_copy
 from claimflow.flows.store.store import Store
+
+STILL_FAILED: Final = "NothingNewAfterFailure"
+"""The name of the completed state where there is nothing to do after a run that failed."""
 
 PROGRESS_SECONDS: Final = 5.0
 """Seconds between two updates of a progress artifact. A step that is made in less has none."""
@@ -189,11 +193,18 @@ def final_state(run: RunDocument, unsent: Sequence[str] = ()) -> State[str]:
     return Completed(message="; ".join(lines), data=run.run_id)
 
 
-def idle_state(why: str, run_id: str, unsent: Sequence[str]) -> State[str]:
-    """The state where there was nothing to do, for a reason; failed if a sending failed."""
+def idle_state(result: RunResult, unsent: Sequence[str]) -> State[str]:
+    """The state where there was nothing to do; failed if a sending failed.
+
+    Where the last run failed, or one of its gates did, the state is named after it, and completed:
+    the failure was told once, and a schedule may find nothing new each minute.
+    """
+    last = RunDocument(result.store, result.run_id) if result.run_id else None
+    why = "; ".join(filter(None, [result.nothing_to_do, last.standing if last else None]))
     if unsent:
         return Failed(message=f"{'; '.join(unsent)}; {why}; the next run sends what is missing")
-    return Completed(message=why, data=run_id)
+    stands = last is not None and (last.failed or gate_line(last.gates, "fail"))
+    return Completed(name=STILL_FAILED if stands else None, message=why, data=result.run_id)
 
 
 def _logging_errors(what: str, action: Callable[[], Any]) -> bool:

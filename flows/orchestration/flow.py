@@ -169,7 +169,7 @@ def evaluate(
         return Completed(name=AWAITING, message=f"{error}{_collect_later(deployed)}")
     if result.nothing_to_do:
         unsent = send_scores(result.store, prepared.pipeline.name, None, send or [])
-        return idle_state(result.nothing_to_do, result.run_id, unsent)
+        return idle_state(result, unsent)
     if finished is not None:
         finished.append(result)
     run = RunDocument(result.store, result.run_id)

@@ -84,8 +84,8 @@ class StepSelection(NamedTuple):
 
     Steps in `again` are made although their tables are stored; tables of steps in `found` must
     be stored; steps in `fresh` ask models again, for all replies that are older than `fresh_since`
-    (None: than the run). `run_without_failures` is set where only failed steps were selected and
-    that run has none, and `nothing_selected` where the pipeline selects no samples.
+    (None: than the run). `nothing_to_do` says that there are no steps or no samples, None where
+    there are, and `looked_at` is the run that still stands then, empty where there is none.
     """
 
     steps: tuple[Step, ...]
@@ -93,15 +93,8 @@ class StepSelection(NamedTuple):
     found: frozenset[str] = frozenset()
     fresh: frozenset[str] = frozenset()
     fresh_since: datetime | None = None
-    run_without_failures: str | None = None
-    nothing_selected: str | None = None
-
-    @property
-    def nothing_to_do(self) -> str | None:
-        """The message that the run has no steps or no samples; None where it has."""
-        if self.run_without_failures is None:
-            return self.nothing_selected
-        return f"nothing failed in run {self.run_without_failures}: nothing to do"
+    nothing_to_do: str | None = None
+    looked_at: str = ""
 
     @property
     def wanted(self) -> frozenset[str]:

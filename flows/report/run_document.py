@@ -29,6 +29,7 @@ from claimflow.flows.report.run_text import (
     cascade_lines,
     correction_lines,
     earlier_calibration_text,
+    gate_line,
     partial_run_text,
     unscored_metric_text,
     untaught_text,
@@ -230,6 +231,16 @@ class RunDocument:
         if self.failed:
             return RUN_FAILED
         return gate_exit_code(self.gates) or int(self.steps["failures"].sum() > 0)
+
+    @property
+    def standing(self) -> str | None:
+        """Why the exit code is not 0, in one line for a later run with nothing to do; else None."""
+        failed_rows = int(self.steps["failures"].sum())
+        lines = (gate_line(self.gates, one) for one in ("fail", "inconclusive", "skipped"))
+        why = self.failed or next(filter(None, lines), None)
+        if why is None and failed_rows:
+            why = f"{failed_rows:,} row{'' if failed_rows == 1 else 's'} failed"
+        return why and f"the last run, {self.run_id}, still stands: {why}"
 
     @cached_property
     def failures(self) -> list[dict[str, Any]]:

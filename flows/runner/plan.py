@@ -18,7 +18,7 @@ from claimflow.flows.store.batches import Batches
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
-from claimflow.flows.store.runs import Coverage
+from claimflow.flows.store.runs import Coverage, last_whole
 from claimflow.flows.store.store import Store
 
 
@@ -147,12 +147,14 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     """
     pipeline = prepared.pipeline
     if prepared.nothing_selected is not None:
-        return StepSelection((), nothing_selected=prepared.nothing_selected)
+        standing = last_whole(store, pipeline.name) or ""
+        return StepSelection((), nothing_to_do=prepared.nothing_selected, looked_at=standing)
     run_id, failed = _failed_steps(prepared, store) if rerun.failed else ("", [])
     # Steps that were renamed since are left out.
     failed = [step.name for step in pipeline.steps if step.name in failed]
     if rerun.failed and not failed:
-        return StepSelection((), run_without_failures=run_id)
+        told = f"nothing failed in run {run_id}: nothing to do"
+        return StepSelection((), nothing_to_do=told, looked_at=run_id)
     choice = select_steps(pipeline, rerun, failed)
     if rerun.fresh:
         # It goes on with what a run asked anew whose batches are open.

@@ -400,3 +400,53 @@ def test_a_night_with_nothing_to_do_sends_what_is_missing(
             out, err = sending_night(server, small, tmp_path, taking.url, failed=True)
             assert out == "COMPLETED\n", err
     assert len(taking.got) == 1
+
+
+RED = """
+name: red
+samples: {traces: "*.jsonl", select: {since: last_run}}
+store: red.duckdb
+read_copy: false
+steps:
+  context_matches: {use: lexical_match, against: retrieved_contexts}
+  faithful: {use: deterministic_faithfulness}
+gates: {token_overlap_faithfulness: {min: 0.6}}
+"""
+
+
+def test_a_quiet_night_after_a_red_one_names_it_and_sends_what_is_missing(
+    server: str, tmp_path: Path
+) -> None:
+    found = {"id": "found", "type": "RETRIEVER", "output": ["Tin is a metal."]}
+    asked = {"input": "Is tin a metal?", "output": "Never ever.", "observations": [found]}
+    lines = "".join(f"{json.dumps({'id': trace(n), **asked})}\n" for n in range(30))
+    (tmp_path / "traces.jsonl").write_text(lines, "utf-8")
+    (tmp_path / "small.yaml").write_text(RED, "utf-8")
+
+    def night(url: str) -> dict[str, Any]:
+        more = {"send": [{"to": "otlp"}], "keep_runs": None, "publish": None, "report": None}
+        done = subprocess.run(
+            [sys.executable, "-c", NIGHTS, json.dumps(more)],
+            env=environment(
+                tmp_path / "home", PREFECT_API_URL=server, OTEL_EXPORTER_OTLP_ENDPOINT=url
+            ),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        state: dict[str, Any] = runs_of(server, Path("small.yaml"))[-1]["state"]
+        return state
+
+    with TraceServer(lambda _: Said(500)).running() as broken:
+        red = night(broken.url)
+    assert (red["type"], red["name"]) == ("FAILED", "Failed")
+    # The next night has health checks alone.
+    (tmp_path / "traces.jsonl").write_text('{"id": "h", "input": null, "output": null}', "utf-8")
+    with TraceServer(lambda _: Said()).running() as taking:
+        quiet = night(taking.url)
+        assert len(taking.got) == 1
+    assert (quiet["type"], quiet["name"]) == ("COMPLETED", "NothingNewAfterFailure")
+    assert quiet["message"].startswith("nothing to evaluate: no trace gives a sample; left out: ")
+    assert "still stands: gate failed: token_overlap_faithfulness: min 0.6: " in quiet["message"]

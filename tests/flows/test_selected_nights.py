@@ -221,6 +221,36 @@ def test_wrong_files_are_no_quiet_night(
     assert told in capsys.readouterr().err
 
 
+def test_a_night_with_nothing_new_is_no_better_than_the_last_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    faithful = "  faithful: {use: deterministic_faithfulness}\n"
+    gate = "gates: {token_overlap_faithfulness: {min: 0.6}}\n"
+    Path("p.yaml").write_text(f"{PIPELINE.lstrip()}{faithful}{gate}", "utf-8")
+    # Of a gate it takes a few samples to be sure.
+    answers = {"output": "Nothing of the kind."}
+    write("1.jsonl", *(trace(f"t{n}") | answers for n in range(30)))
+    assert main(["run", "p.yaml"]) == 4
+    red = find_run(Store(Path("nightly.duckdb").resolve()), "latest")
+    told = f"the last run, {red}, still stands: gate failed: token_overlap_faithfulness: min 0.6: "
+    for options in ([], ["--failed"]):
+        capsys.readouterr()
+        assert main(["run", "p.yaml", *options]) == 4
+        nothing, stands = capsys.readouterr().out.splitlines()
+        assert nothing.startswith("nothing ")
+        assert stands.startswith(told)
+        assert stands.endswith(f"; see it by claimflow show {red}")
+    # Also where the files are gone.
+    Path("traces/1.jsonl").unlink()
+    assert main(["run", "p.yaml"]) == 4
+    right = {"output": "On x."}
+    write("2.jsonl", *(trace("x") | right | {"id": f"good-{n}"} for n in range(30)))
+    assert main(["run", "p.yaml"]) == 0
+    capsys.readouterr()
+    assert main(["run", "p.yaml"]) == 0
+    assert capsys.readouterr().out == ("nothing to evaluate: 0 of 30 samples; left out: since 30\n")
+
+
 def test_a_run_that_repeats_steps_has_the_samples_of_the_last_night() -> None:
     night()
     write("2.jsonl", trace("c", day=2))
