@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -186,13 +187,28 @@ def worsen(answers: Path) -> None:
     answers.write_text("\n".join(lines), "utf-8")
 
 
+GUIDE = Path(__file__).parents[2] / "configs/guides/start.md"
+IN_CI = GUIDE.read_text("utf-8").partition("## In CI")[2]
+"""What the guide says of continuous integration, with the workflows and the comment."""
+
+
+def assert_excerpt(language: str, number: int, text: str) -> None:
+    """The lines of a block of `IN_CI` stand in `text` in their order; dots stand for any others."""
+    block = re.findall(rf"```{language}\n((?s:.*?))```", IN_CI)[number]
+    lines = iter(re.sub(r"\d{8}-\d{6}-\w{4}", "RUN", text).splitlines())
+    for line in re.sub(r"\d{8}-\d{6}-\w{4}", "RUN", block).splitlines():
+        assert line == "..." or line in lines, f"{line!r} is not there"
+
+
 def test_the_commands_of_the_github_workflow_gate_and_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
     assert main(["init", "evals", "--ci", "github"]) == 0
-    workflow = yaml.safe_load(Path(".github/workflows/evaluation.yml").read_text("utf-8"))
+    text = Path(".github/workflows/evaluation.yml").read_text("utf-8")
+    assert_excerpt("yaml", 0, text)
+    workflow = yaml.safe_load(text)
     job = workflow["jobs"]["evaluation"]
     steps = {step.get("name", step.get("uses")): step for step in job["steps"]}
     assert steps["Install claimflow"]["run"] == f'pip install "claimflow=={__version__}"'
@@ -212,6 +228,7 @@ def test_the_commands_of_the_github_workflow_gate_and_report(
     assert step("Evaluate").returncode == 1
     assert step("Report").returncode == 0
     assert "| fail | `5 of 5 samples scored in both` |" in summary.read_text("utf-8")
+    assert_excerpt("markdown", 0, (folder / "evaluation.md").read_text("utf-8"))
     comment = shlex.split(steps["Comment"]["run"])
     for named in (comment[comment.index("--body-file") + 1], "evaluation.html"):
         assert (folder / named).stat().st_size > 0
@@ -226,7 +243,9 @@ def test_the_commands_of_the_gitlab_pipeline_gate_and_report(
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".git").mkdir()
     assert main(["init", "evals", "--ci", "gitlab"]) == 0
-    job: dict[str, Any] = yaml.safe_load(Path(".gitlab-ci.yml").read_text("utf-8"))["evaluation"]
+    text = Path(".gitlab-ci.yml").read_text("utf-8")
+    assert_excerpt("yaml", 1, text)
+    job: dict[str, Any] = yaml.safe_load(text)["evaluation"]
     install = f'pip install "claimflow=={__version__}"'
     assert install in job["script"]
     commands = "\n".join(line for line in job["script"] if line != install)
