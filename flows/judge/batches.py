@@ -266,7 +266,7 @@ class BatchQueue:
     async def _pause(self, error: ProviderError, attempt: int, until: float) -> None:
         left = until - asyncio.get_running_loop().time()
         wait = min(2.0**attempt, _LONGEST_PAUSE) * random.uniform(0.5, 1)
-        await asyncio.sleep(max(0.0, min(error.retry_after or wait, left)))
+        await asyncio.sleep(max(0.0, min(max(error.retry_after or 0.0, wait), left)))
 
     async def _resume(self, batch_id: str) -> None:
         """Wait for a batch that an earlier run submitted, or was about to submit."""

@@ -119,9 +119,10 @@ class Endpoint:
                 problem = f"does not reply within {_ATTEMPT:g} s"
             except httpx.HTTPError as error:
                 problem = f"cannot be reached ({self._hidden(str(error) or type(error).__name__)})"
-            wait = random.uniform(pause / 2, pause) if after is None else after
+            # A server that names no time, or names 0, would else be asked without a pause.
+            wait = max(random.uniform(pause / 2, pause), after or 0.0)
             if time.monotonic() + wait > deadline:
-                asked = "" if after is None else f" and asks to wait {after:.0f} s"
+                asked = f" and asks to wait {after:.0f} s" if after else ""
                 self._fail(problem + asked, _AGAIN)
             if not self._told:
                 self._told = True

@@ -385,6 +385,20 @@ def test_a_busy_server_is_asked_again(
     assert len({one.body for one in server.got}) == 1
 
 
+@pytest.mark.parametrize("after", ["0", "Thu, 01 Jan 1970 00:00:00 GMT"])
+@pytest.mark.parametrize("target", ["otlp", "langfuse"])
+def test_a_server_that_names_no_time_to_wait_is_asked_after_pauses(
+    target: str, after: str, server: TraceServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "_FIRST_PAUSE", 0.2)
+    monkeypatch.setattr(endpoint, "_PATIENCE", 1.0)
+    store, _ = put_many(tmp_path, 2)
+    server.answer = lambda _: Said(503, b"busy", (("retry-after", after),))
+    assert send(store, "--to", target) == 2
+    # Pauses of at least 0.1, 0.2, 0.4 and 0.8 s.
+    assert len(server.got) <= 4
+
+
 def test_a_server_that_is_down_is_told_once_before_it_is_waited_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
