@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import stat
 import time
 from collections.abc import Iterator
@@ -92,6 +93,14 @@ def refuse_special(path: Path) -> None:
             kind = next(name for found, name in kinds if found)
             hint = "name a new file, or a regular file that may be replaced"
             raise InputError([Fault(str(path), f"is {kind}, which is not replaced", hint)])
+
+
+def open_private(path: str | Path, flags: int) -> int:
+    """An opener for `open`: no other user may read what is made, and no pipe is waited for.
+
+    Raises `OSError` for a link, which may lead to a file of others.
+    """
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
 
 
 def similar_file(path: Path, hint: str, *, any_ending: bool = False) -> str:

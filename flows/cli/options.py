@@ -200,6 +200,13 @@ def port(text: str) -> int:
     return number
 
 
+def local_path(text: str) -> Path:
+    """A path of this machine; an address would become a folder that is named after its scheme."""
+    if "://" in text:
+        raise argparse.ArgumentTypeError("must be a path on this machine, not an address")
+    return Path(text)
+
+
 def positive(text: str) -> int:
     """A whole number of 1 or more; those above a trillion count as a trillion."""
     number = int(text)

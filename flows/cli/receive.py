@@ -6,10 +6,9 @@ import signal
 from argparse import Namespace
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
-from claimflow.flows.cli.options import Commands, add_command, port
+from claimflow.flows.cli.options import Commands, add_command, local_path, port
 
 _TOKEN: Final = "CLAIMFLOW_RECEIVE_TOKEN"  # noqa: S105 - the name of a variable
 
@@ -23,7 +22,9 @@ def add(commands: Commands) -> None:
         "receive spans by OTLP over HTTP into a folder that pipelines read as traces",
         example="traces/ --keep 7d",
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder, for one receiver")
+    parser.add_argument(
+        "folder", type=local_path, metavar="FOLDER", help="the folder, for one receiver"
+    )
     parser.add_argument(
         "--host",
         default="127.0.0.1",

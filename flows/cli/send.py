@@ -1,9 +1,14 @@
 """The command `send`: scores of a run to where its traces are looked at."""
 
 from argparse import Namespace
-from pathlib import Path
 
-from claimflow.flows.cli.options import Commands, add_command, add_run, add_store_options
+from claimflow.flows.cli.options import (
+    Commands,
+    add_command,
+    add_run,
+    add_store_options,
+    local_path,
+)
 from claimflow.flows.cli.output import refuse_database, write_message
 from claimflow.flows.cli.stores import named_store, run_named
 
@@ -27,7 +32,10 @@ def add(commands: Commands) -> None:
         "addresses and keys come from the environment",
     )
     parser.add_argument(
-        "--file", type=Path, metavar="FILE", help="write what would be sent to this file instead"
+        "--file",
+        type=local_path,
+        metavar="FILE",
+        help="write what would be sent to this file instead",
     )
     parser.add_argument(
         "--metrics",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.files import faults_of_writing, refuse_special
+from claimflow.flows.files import faults_of_writing, open_private, refuse_special
 from claimflow.flows.sending.endpoint import TooMuchError
 from claimflow.flows.sending.evaluations import Evaluation, RunEvaluations
 from claimflow.flows.sending.targets import Answer, RunTarget, Target, target_of
@@ -217,12 +217,16 @@ def write_file(
         refuse_special(path)
         part = path.with_name(f".{path.name}.part")
         try:
-            with part.open("w", encoding="utf-8") as file:
+            # What an earlier process left may be a link, or readable by others.
+            part.unlink(missing_ok=True)
+            with open(part, "x", encoding="utf-8", opener=open_private) as file:
                 for batch in evaluations.batches():
                     fit = _fitting(batch, found, left_out)
                     for some in _parts(fit, found.largest):
-                        for line in found.lines(some):
-                            file.write(f"{json.dumps(line, ensure_ascii=False)}\n")
+                        file.writelines(
+                            f"{json.dumps(line, ensure_ascii=False)}\n"
+                            for line in found.lines(some)
+                        )
                     written += len(fit)
             part.replace(path)
         finally:

@@ -10,11 +10,12 @@ import errno
 import fcntl
 import os
 import re
+import stat
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Final
@@ -22,6 +23,7 @@ from typing import IO, Final
 from pydantic_core import from_json
 
 from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.files import open_private
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.traces.otlp import RECEIVED
 
@@ -47,6 +49,7 @@ _OWN: Final = re.compile(r"received-\d{8}T\d{6}\.\d{6}-\d{4,}")
 _LOCK: Final = ".receiving"
 _UNFINISHED: Final = ".unfinished"
 _LOST: Final = "the folder or its lock was removed: start the receiver again"
+_AGAIN: Final = "requests are taken again"
 _PAUSE: Final = 1.0
 _PAUSE_AFTER_ERROR: Final = 60.0
 _BATCH_LINES: Final = 256
@@ -85,14 +88,17 @@ class ReceivedFolder:
         self._reserved = 0
         self._ended = False
         self._lost = False
+        self._refuses = False
+        self._told: set[Path] = set()
         self._segment: IO[bytes] | None = None
         self._size = 0
         self._begun = 0.0
         self._number = 0
         # What an earlier process left is finished; a segment of this one is when it ends.
-        self._finished = _own(folder, _SEGMENT)
-        for file in _own(folder, _PART + _UNFINISHED, "."):
-            file.unlink()
+        self._finished = self._own(_SEGMENT)
+        for file in self._own(_PART + _UNFINISHED, "."):
+            with self._told_once(file):
+                file.unlink()
         self._writer = threading.Thread(target=self._write, name="received-segments")
         self._converter = threading.Thread(target=self._convert, name="received-parts")
         self._writer.start()
@@ -140,6 +146,8 @@ class ReceivedFolder:
                 batch, self._queue = self._queue, []
                 ended = self._ended
             failure = self._store([one.line for one in batch]) if batch else None
+            if batch:
+                self._tell_whether_it_refuses(failure)
             for one in batch:
                 one.failure = failure
                 one.done.set()
@@ -163,6 +171,14 @@ class ReceivedFolder:
         if not self._is_ours():
             return _LOST
         return None if stored else "another process changes the segments: end it"
+
+    def _tell_whether_it_refuses(self, failure: str | None) -> None:
+        """Tell the operator when requests begin to be refused, and when they are taken again."""
+        if failure == _LOST or (failure is not None) == self._refuses:
+            return
+        self._refuses = failure is not None
+        what = f"requests are refused until this is mended: {failure}" if failure else _AGAIN
+        print(f"claimflow: {self.folder}: {what}", file=sys.stderr)
 
     def _written(self, content: bytes) -> bool:
         """Append to the segment; False where it was removed, truncated or written to meanwhile."""
@@ -211,56 +227,100 @@ class ReceivedFolder:
     def _end_segment(self) -> None:
         segment, self._segment = self._segment, None
         if segment is not None:
-            stands = _stands(segment)
+            stands, path = _stands(segment), Path(segment.name)
+            empty = os.fstat(segment.fileno()).st_size == 0
             with suppress(OSError):
                 segment.close()
-            if stands:
-                self._finished.append(Path(segment.name))
+            if stands and empty:
+                # Its only request was refused, such as on a full disk, and so will be the next.
+                with suppress(OSError):
+                    path.unlink()
+            elif stands:
+                self._finished.append(path)
 
     def _convert(self) -> None:
         """The thread that makes parts of segments, and removes what is not needed any more."""
         while True:
-            pause = _PAUSE
-            try:
-                self.tidy()
-            except Exception as error:
-                # The segments stay readable, so that nothing is lost.
-                print(f"claimflow: no part of a segment can be made: {error}", file=sys.stderr)
-                pause = _PAUSE_AFTER_ERROR
+            pause = _PAUSE if self.tidy() else _PAUSE_AFTER_ERROR
             with self._changed:
                 if self._changed.wait_for(lambda: self._ended, pause):
                     return
 
+    def tidy(self) -> bool:
+        """Make the parts of finished segments; remove segments with parts, and old parts.
+
+        Returns whether all of that could be done. What cannot is told once, and tried again by
+        the next call: the segments stay readable, so that nothing is lost.
+        """
+        if not self._is_ours():
+            return True
+        done = True
+        for segment in [*self._finished]:
+            with self._told_once(segment) as failed:
+                if self._is_done(segment):
+                    self._finished.remove(segment)
+            done &= not failed
+        if self._keep is not None:
+            oldest = time.time() - self._keep.total_seconds()
+            for part in self._own(_PART):
+                with self._told_once(part) as failed:
+                    if part.lstat().st_mtime < oldest:
+                        segment = part.with_suffix(_SEGMENT)
+                        if self._is_own(segment):
+                            segment.unlink()
+                        part.unlink()
+                done &= not failed
+        return done
+
     def _is_done(self, segment: Path) -> bool:
         """Make the part of a segment, and remove the segment later; whether no more is to do."""
-        if not segment.exists():
-            return True
         part = segment.with_suffix(_PART)
-        if not part.exists() and _make_part(segment, part):
+        if not self._is_own(segment) or (_exists(part) and not self._is_own(part)):
+            return True
+        if not _exists(part) and _make_part(segment, part):
             _sync_folder(self.folder)
         # A line that is cut off was not accepted, but its file is kept.
-        if part.exists():
-            done = time.time() - part.stat().st_mtime >= _KEPT_SECONDS
+        if _exists(part):
+            done = time.time() - part.lstat().st_mtime >= _KEPT_SECONDS
             removed = done
         else:
-            done, removed = True, segment.stat().st_size == 0
+            done, removed = True, segment.lstat().st_size == 0
         if removed:
             segment.unlink()
         return done
 
-    def tidy(self) -> None:
-        """Make the parts of finished segments; remove segments with parts, and old parts."""
-        if not self._is_ours():
-            return
-        for segment in [*self._finished]:
-            if self._is_done(segment):
-                self._finished.remove(segment)
-        if self._keep is not None:
-            oldest = time.time() - self._keep.total_seconds()
-            for part in _own(self.folder, _PART):
-                if part.stat().st_mtime < oldest:
-                    part.with_suffix(_SEGMENT).unlink(missing_ok=True)
-                    part.unlink()
+    @contextmanager
+    def _told_once(self, path: Path) -> Iterator[list[Exception]]:
+        """Tell an error about a file, once for each file, and go on; yields a list for it."""
+        failed: list[Exception] = []
+        try:
+            yield failed
+        except Exception as error:
+            failed.append(error)
+            self._tell(path, f"is left as it is for now ({error})")
+
+    def _own(self, ending: str, start: str = "") -> list[Path]:
+        """The files in the folder that receivers made, by their names, in order."""
+        return sorted(
+            path
+            for path in self.folder.glob(f"{start}{_PREFIX}*{ending}")
+            if _OWN.fullmatch(path.name.removeprefix(start).removesuffix(ending))
+            and self._is_own(path)
+        )
+
+    def _is_own(self, path: Path) -> bool:
+        """Whether a path is a regular file; anything else of that name is told once and left."""
+        if not _exists(path):
+            return False
+        if stat.S_ISREG(path.lstat().st_mode):
+            return True
+        self._tell(path, "is no regular file, and so none of a receiver: it is left alone")
+        return False
+
+    def _tell(self, path: Path, what: str) -> None:
+        if path not in self._told:
+            self._told.add(path)
+            print(f"claimflow: {path}: {what}", file=sys.stderr)
 
 
 def is_waiting(folder: Path) -> bool:
@@ -268,20 +328,20 @@ def is_waiting(folder: Path) -> bool:
     return (folder / _LOCK).exists() and not any(folder.glob(f"{_PREFIX}*"))
 
 
-def _own(folder: Path, ending: str, start: str = "") -> list[Path]:
-    """The files in a folder that receivers made, by their names, in order."""
-    return sorted(
-        path
-        for path in folder.glob(f"{start}{_PREFIX}*{ending}")
-        if _OWN.fullmatch(path.name.removeprefix(start).removesuffix(ending))
-    )
+def _exists(path: Path) -> bool:
+    """Whether there is anything of a name, also a link that leads nowhere."""
+    return os.path.lexists(path)
 
 
 def _locked(folder: Path) -> IO[bytes]:
     """The lock of a folder, which is made where it is missing; the system frees it at any end."""
+    path = folder / _LOCK
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / _LOCK).open("ab")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _exists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            what = f"{_LOCK} is no regular file"
+            raise InputError([Fault(str(folder), what, "remove it, or name another folder")])
+        lock = open(path, "ab", opener=open_private)  # noqa: SIM115
     except OSError as error:
         what = f"cannot be used ({error.strerror})"
         raise InputError(
@@ -307,7 +367,7 @@ def _stands(file: IO[bytes], size: int | None = None) -> bool:
 
 
 def _open_to_append(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_APPEND, 0o666)
+    return open_private(path, flags | os.O_APPEND)
 
 
 def _write_all(file: IO[bytes], content: bytes) -> None:
@@ -328,7 +388,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _lines(segment: Path) -> Iterator[bytes]:
     """The whole lines of a segment; the last one may be cut off where a process was killed."""
-    with segment.open("rb") as file:
+    with open(segment, "rb", opener=open_private) as file:
         while (line := file.readline(RECORD_BYTES)).endswith(b"\n"):
             yield line[:-1]
     with suppress(ValueError):
@@ -352,14 +412,14 @@ def _make_part(segment: Path, part: Path) -> bool:
     if not frames:
         return False
     unfinished = part.with_name(f".{part.name}{_UNFINISHED}")
-    try:
-        with unfinished.open("wb") as file:
+    with open(unfinished, "xb", opener=open_private) as file:
+        try:
             # Level 1 takes a third of the time of level 3 for a tenth more bytes.
             pl.concat(frames).write_parquet(file, compression="zstd", compression_level=1)
             file.flush()
             os.fsync(file.fileno())
-        unfinished.rename(part)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
+            unfinished.rename(part)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
     return True

@@ -454,11 +454,117 @@ def test_files_of_others_and_lines_without_an_end_stay(tmp_path: Path) -> None:
     assert stored(folder) == ids([1, 2])
 
 
+def test_what_is_no_regular_file_is_left_alone_and_stops_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, outside = tmp_path / "in", tmp_path / "outside.jsonl"
+    folder.mkdir()
+    document = json.dumps(protobuf.decode("traces", export([1]).SerializeToString())) + "\n"
+    outside.write_text(document, "utf-8")
+    own = "received-20260101T000000.000000"
+    pipe, link, zeros, entry, fine, old, blocked = (
+        folder / f"{own}-{number:04}.jsonl" for number in range(7)
+    )
+    os.mkfifo(pipe)
+    link.symlink_to(outside)
+    zeros.symlink_to("/dev/zero")
+    entry.mkdir()
+    for segment in (fine, blocked):
+        segment.write_text(document, "utf-8")
+    # Names of parts that are folders, and a link.
+    blocked.with_suffix(".parquet").mkdir()
+    (folder / f".{own}-0008.parquet.unfinished").mkdir()
+    (folder / f".{own}-0009.parquet.unfinished").symlink_to(outside)
+    old_part = old.with_suffix(".parquet")
+    old_part.touch()
+    os.utime(old_part, (0, 0))
+    before = {path.name for path in folder.iterdir()} - {old_part.name}
+    with receiving(folder, keep=timedelta(days=7)):
+        wait_for(lambda: fine.with_suffix(".parquet").exists() and not old_part.exists())
+    found = {path.name for path in folder.iterdir()} - {".receiving"}
+    assert found == before | {fine.with_suffix(".parquet").name}
+    assert outside.read_text("utf-8") == document
+    told = capsys.readouterr().err.splitlines()
+    left = "is no regular file, and so none of a receiver: it is left alone"
+    for path in (pipe, link, zeros, entry, blocked.with_suffix(".parquet")):
+        assert told.count(f"claimflow: {path}: {left}") == 1
+    assert len(told) == len(set(told)) == 7
+
+
+def test_a_segment_without_a_part_stops_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    document = json.dumps(protobuf.decode("traces", export([1]).SerializeToString())) + "\n"
+    first, second = (
+        folder / f"received-20260101T000000.000000-{number:04}.jsonl" for number in (1, 2)
+    )
+    for segment in (first, second):
+        segment.write_text(document, "utf-8")
+    (folder / f".{first.stem}.parquet.unfinished").mkdir()
+    with receiving(folder) as server:
+        wait_for(second.with_suffix(".parquet").exists)
+        server.folder.tidy()
+        server.folder.tidy()
+    assert [part.stem for part in parts(folder)] == [second.stem]
+    assert first.exists()
+    assert capsys.readouterr().err.count(f"{first}: is left as it is for now") == 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_a_lock_that_is_no_regular_file_is_refused(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    lock = folder / ".receiving"
+    if kind == "pipe":
+        os.mkfifo(lock)
+    elif kind == "link":
+        lock.symlink_to(tmp_path / "elsewhere")
+    else:
+        lock.mkdir()
+    assert main(["receive", str(folder), "--port", "0"]) == 2
+    assert f"{folder}: .receiving is no regular file; remove it" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_other_users_cannot_read_what_is_received(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    monkeypatch.setattr(received, "SEGMENT_BYTES", 10)
+    monkeypatch.setattr(received, "_PAUSE", 0.02)
+    with receiving(folder) as server:
+        assert post(server.url, export([0]).SerializeToString()).status == 200
+        wait_for(lambda: parts(folder))
+        modes = {path.suffix: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes[".jsonl"] == modes[".parquet"] == 0o600
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_address_is_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (["receive", "s3://a/b"], ["send", "--to", "otlp", "--file", "s3://a/b"]):
+        with pytest.raises(SystemExit) as exit_:
+            main(command)
+        assert exit_.value.code == 2
+        assert "must be a path on this machine, not an address" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("where", ["write", "fsync"])
 def test_a_full_disk_is_told_and_loses_nothing(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with receiving(tmp_path / "in") as server:
+    folder = tmp_path / "in"
+    with receiving(folder) as server:
         assert post(server.url, export([0]).SerializeToString()).status == 200
 
         def full(file: Any, content: bytes = b"") -> None:
@@ -471,9 +577,17 @@ def test_a_full_disk_is_told_and_loses_nothing(
                 patch.setattr(received, "_write_all", full)
             else:
                 patch.setattr(os, "fsync", full)
-            answer = post(server.url, export([1]).SerializeToString())
-            assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
-        assert post(server.url, export([1, 2]).SerializeToString()).status == 200
+            for _ in range(3):
+                answer = post(server.url, export([1]).SerializeToString())
+                assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+                # No refused request leaves a segment behind.
+                assert len(segments(folder)) == 1
+        for _ in range(2):
+            assert post(server.url, export([1, 2]).SerializeToString()).status == 200
+    assert capsys.readouterr().err.splitlines() == [
+        f"claimflow: {folder}: requests are refused until this is mended: the disk is full",
+        f"claimflow: {folder}: requests are taken again",
+    ]
     assert stored(tmp_path / "in") == ids(range(3))
     # Half a line of the failed write would be told as damaged.
     assert read_traces(["in/*"], base=tmp_path).samples.warnings == ()
@@ -490,6 +604,7 @@ def test_a_segment_whose_name_is_not_on_the_disk_takes_nothing(
             patch.setattr(received, "_sync_folder", fail)
             assert post(server.url, export([0]).SerializeToString()).status == 503
         assert server.folder._segment is None
+        assert segments(tmp_path / "in") == []
         assert post(server.url, export([0]).SerializeToString()).status == 200
 
 
@@ -576,7 +691,7 @@ def test_a_part_that_cannot_be_made_leaves_its_segment(
         post(server.url, export([0]).SerializeToString())
         assert failed.wait(SECONDS)
         assert stored(folder) == ids([0])
-    assert "no part of a segment can be made" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("is left as it is for now ([Errno 28] No space") == 1
 
 
 def test_old_parts_are_removed_where_that_is_asked_for(tmp_path: Path) -> None:

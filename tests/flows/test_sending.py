@@ -169,6 +169,7 @@ def test_a_file_for_a_collector_is_lines_of_logs_data(server: TraceServer, tmp_p
     store, _ = put_many(tmp_path, 3)
     path = tmp_path / "out.jsonl"
     assert send(store, "--to", "otlp", "--file", str(path)) == 0
+    assert path.stat().st_mode & 0o777 == 0o600
     (line,) = path.read_text("utf-8").splitlines()
     parsed = json_format.Parse(line, LogsData())
     assert len(parsed.resource_logs[0].scope_logs[0].log_records) == 3
