@@ -115,6 +115,21 @@ def _has_ids(document: dict[str, Any]) -> bool:
     )
 
 
+def is_of(signal: Signal, document: dict[str, Any]) -> bool:
+    """Whether what was decoded shows that it is of this kind: an id of a trace, or a time.
+
+    Fields of the other kind have these numbers for something else.
+    """
+    if signal == "traces":
+        return _has_ids(document)
+    return any(
+        "timeUnixNano" in record or "observedTimeUnixNano" in record
+        for resource in document.get("resourceLogs", [])
+        for scope in resource.get("scopeLogs", [])
+        for record in scope.get("logRecords", [])
+    )
+
+
 def decode(signal: Signal, content: bytes) -> dict[str, Any] | None:
     """The values of a message as OTLP JSON has them; None for what is no such message.
 

@@ -6,6 +6,7 @@ and in time, and so are all requests together: an exporter that is told 429 or 5
 
 import ipaddress
 import json
+import math
 import re
 import secrets
 import socket
@@ -50,6 +51,9 @@ they hold, such as an attribute and its value."""
 
 _TEXT: Final = re.compile(rb'"(?:[^"\\]+|\\.)*+"', re.DOTALL)
 
+_LONGEST_INTEGER: Final = 4_300
+"""Digits of a whole number; readers take none with more."""
+
 _GZIP_MEMBERS: Final = 64
 """Members of one gzip body; each takes memory and a copy of what follows it."""
 
@@ -60,19 +64,27 @@ _METRICS: Final = "/v1/metrics"
 _SHOWN_CHARACTERS: Final = 80
 _TRACES: Final = "/v1/traces"
 _TYPES: Final[Mapping[str, protobuf.Signal]] = {_TRACES: "traces", "/v1/logs": "logs"}
+_MEMBERS: Final[Mapping[protobuf.Signal, tuple[str, str, str]]] = {
+    "traces": ("resourceSpans", "scopeSpans", "spans"),
+    "logs": ("resourceLogs", "scopeLogs", "logRecords"),
+}
 _CHUNK_LENGTH: Final = re.compile(rb"[0-9a-fA-F]{1,8}")
 
 _ID_LENGTHS: Final = {"traceId": 32, "spanId": 16}
 _HEXADECIMAL: Final = re.compile(r"(?=.*[1-9a-fA-F])[0-9a-fA-F]+")
 _NO_IDS: Final = "without a valid trace id and span id"
+_NO_JSON: Final = "with a number or a text that JSON cannot hold"
 
 
 class Export(NamedTuple):
-    """What an export holds: a line of OTLP JSON if anything is kept of it, and counts."""
+    """What an export holds: a line of OTLP JSON if anything is kept of it, and counts.
+
+    `rejected` counts the members that are not kept, by what is wrong with them.
+    """
 
     line: bytes | None
     kept: int
-    rejected: int
+    rejected: Mapping[str, int]
 
 
 class _RefusedError(Exception):
@@ -299,7 +311,9 @@ class _RequestHandler(BaseHTTPRequestHandler):
             raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST, f"the endpoint is {server.url}")
         if server.token is not None:
             given = self.headers.get("Authorization", "").encode("utf-8", "replace")
-            if not secrets.compare_digest(given, f"Bearer {server.token}".encode()):
+            scheme, _, token = given.partition(b" ")
+            right = secrets.compare_digest(token.strip(), server.token.encode())
+            if not right or scheme.lower() != b"bearer":
                 message = "send the token as Authorization: Bearer"
                 raise _RefusedError(HTTPStatus.UNAUTHORIZED, message)
         path = self.path.partition("?")[0]
@@ -410,14 +424,27 @@ class _RequestHandler(BaseHTTPRequestHandler):
                 message = f"a request has at most {OBJECTS:,} objects: send fewer spans at once"
                 raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
             if self._kind() == _PROTOBUF:
-                document: Any = protobuf.decode(signal, content)
+                export = self._export_of_protobuf(signal, content)
             else:
                 document = _decoded_json(content)
-            export = _export(signal, document) if isinstance(document, dict) else None
+                export = _export(signal, document) if isinstance(document, dict) else None
         if export is None:
             raise _RefusedError(HTTPStatus.BAD_REQUEST, f"the body is no export of {signal}")
         if export.line is not None and len(export.line) >= RECORD_BYTES:
             raise _too_large()
+        return export
+
+    def _export_of_protobuf(self, signal: protobuf.Signal, content: bytes) -> Export | None:
+        """As `_export`; raises `_RefusedError` for an export of the other kind."""
+        document = protobuf.decode(signal, content)
+        export = None if document is None else _export(signal, document)
+        # Messages do not say of which kind they are, and either kind may be read as the other.
+        if export is None or (not export.kept and not protobuf.is_of(signal, document or {})):
+            other = _other(signal)
+            if not self._has_too_many_objects(other, content) and protobuf.is_of(
+                other, protobuf.decode(other, content) or {}
+            ):
+                raise _wrong_path(other)
         return export
 
     def _has_too_many_objects(self, signal: protobuf.Signal, content: bytes) -> bool:
@@ -429,14 +456,15 @@ class _RequestHandler(BaseHTTPRequestHandler):
             and sum(map(_TEXT.sub(b"", content).count, (b"{", b"["))) > OBJECTS
         )
 
-    def _accepted(self, signal: protobuf.Signal, rejected: int) -> bytes:
+    def _accepted(self, signal: protobuf.Signal, rejected: Mapping[str, int]) -> bytes:
         """The response of an export, which says how many members were rejected, and why."""
         name = "spans" if signal == "traces" else "events"
-        message = f"{name} {_NO_IDS}"
+        message = ", ".join(f"{name} {why}" for why in rejected)
+        number = sum(rejected.values())
         if self._kind() == _PROTOBUF:
-            return protobuf.encode_counted(rejected, message, within=True) if rejected else b""
+            return protobuf.encode_counted(number, message, within=True) if rejected else b""
         count = "rejectedSpans" if signal == "traces" else "rejectedLogRecords"
-        partial = {"partialSuccess": {count: str(rejected), "errorMessage": message}}
+        partial = {"partialSuccess": {count: str(number), "errorMessage": message}}
         return json.dumps(partial if rejected else {}).encode()
 
     def _refuse(self, error: _RefusedError) -> None:
@@ -477,11 +505,32 @@ def _too_large() -> _RefusedError:
     return _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
 
 
+def _other(signal: protobuf.Signal) -> protobuf.Signal:
+    return "logs" if signal == "traces" else "traces"
+
+
+def _wrong_path(signal: protobuf.Signal) -> _RefusedError:
+    path = next(path for path, one in _TYPES.items() if one == signal)
+    message = f"the body is an export of {signal}: send it to {path}"
+    return _RefusedError(HTTPStatus.BAD_REQUEST, message)
+
+
 def _decoded_json(content: bytes) -> Any:
+    """The values of a JSON text; None where it is none.
+
+    What JSON cannot hold, such as NaN and numbers of thousands of digits, is NaN in it.
+    """
     try:
         return from_json(content, allow_inf_nan=False)
     except ValueError:
-        return None
+        # Slower, but one value of such a kind would spoil the whole batch.
+        with suppress(ValueError, RecursionError):
+            return json.loads(content, parse_int=_integer)
+    return None
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else math.nan
 
 
 def _export(signal: protobuf.Signal, document: Mapping[str, Any]) -> Export | None:
@@ -489,36 +538,46 @@ def _export(signal: protobuf.Signal, document: Mapping[str, Any]) -> Export | No
 
     Raises `_RefusedError` for what readers would not take.
     """
-    resources, scopes, members = (
-        ("resourceSpans", "scopeSpans", "spans")
-        if signal == "traces"
-        else ("resourceLogs", "scopeLogs", "logRecords")
-    )
-    count = rejected = 0
+    resources, scopes, members = _MEMBERS[signal]
+    if document.get(_MEMBERS[_other(signal)][0]):
+        raise _wrong_path(_other(signal))
+    rejected = Counter[str]()
+    kept: list[list[Any]] = []
     try:
         for resource in document.get(resources, []):
             for scope in resource.get(scopes, []):
                 given = scope.get(members, [])
                 if signal == "logs":
                     given = [record for record in given if _is_message(record)]
-                kept = [member for member in given if _has_ids(member)]
-                rejected += len(given) - len(kept)
-                count += len(kept)
-                scope[members] = kept
+                fine = [member for member in given if _has_ids(member)]
+                rejected[_NO_IDS] += len(given) - len(fine)
+                scope[members] = fine
+                kept.append(fine)
         whole = {resources: document.get(resources, [])}
-        line = _encoded(whole) if count else None
+        line = _encoded(whole) if any(kept) else b""
+        if line is None:
+            for fine in kept:
+                holding = [member for member in fine if _encoded(member) is not None]
+                rejected[_NO_JSON] += len(fine) - len(holding)
+                fine[:] = holding
+            line = _encoded(whole) if any(kept) else b""
     except (AttributeError, KeyError, TypeError, RecursionError):
         return None
-    return Export(line, count, rejected)
+    if line is None:
+        message = f"a resource or scope {_NO_JSON}: send it as text"
+        raise _RefusedError(HTTPStatus.BAD_REQUEST, message)
+    return Export(line or None, sum(map(len, kept)), +rejected)
 
 
-def _encoded(whole: dict[str, Any]) -> bytes:
-    """The line of an export; raises `_RefusedError` for numbers that JSON cannot hold."""
+def _encoded(value: Any) -> bytes | None:
+    """A value as JSON in UTF-8; None where it holds what JSON cannot hold."""
     try:
-        return json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
+        # Not as ASCII: half of a surrogate pair could be written then, but no reader takes it.
+        return json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        ).encode()
     except ValueError:
-        message = "a number is too large for JSON: send it as text"
-        raise _RefusedError(HTTPStatus.BAD_REQUEST, message) from None
+        return None
 
 
 def _has_ids(member: Mapping[str, Any]) -> bool:
