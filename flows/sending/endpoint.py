@@ -6,6 +6,7 @@ import logging
 import random
 import re
 import time
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ import httpx
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.environment_secrets import without_secrets
+from claimflow.flows.report.formatting import escape_controls
 
 _LOG: Final = logging.getLogger("claimflow")
 
@@ -31,6 +33,8 @@ _LONGEST_PAUSE: Final = 30.0
 
 _REPLY: Final = 1 << 20
 """Bytes of a reply; a longer one is no answer."""
+
+_TOO_LONG: Final = f"replies with more than {_REPLY:,} bytes", "is it the right one?"
 
 _SHOWN: Final = 200
 """Letters of a reply that a message shows."""
@@ -136,7 +140,7 @@ class Endpoint:
     ) -> tuple[int, bytes, float | None]:
         if self._client is None:
             self._client = httpx.AsyncClient(follow_redirects=False, timeout=_ATTEMPT)
-        # Without this header the server may compress, and little may become much.
+        # Some servers compress nevertheless.
         sent = dict(headers) | {"accept-encoding": "identity"}
         async with self._client.stream("POST", self.url, content=content, headers=sent) as reply:
             if reply.is_redirect:
@@ -147,8 +151,28 @@ class Endpoint:
             async for part in reply.aiter_raw():
                 read += part
                 if len(read) > _REPLY:
-                    self._fail(f"replies with more than {_REPLY:,} bytes", "is it the right one?")
+                    self._fail(*_TOO_LONG)
+            read = self._decoded(read, reply.headers.get("content-encoding", "identity"))
             return reply.status_code, read, _retry_after(reply.headers.get("retry-after"))
+
+    def _decoded(self, content: bytes, encoding: str) -> bytes:
+        """A reply without its compression, in which little may become much."""
+        named = encoding.strip().lower()
+        if not content or named == "identity":
+            return content
+        hint = "have it reply without compression"
+        if named not in ("gzip", "x-gzip"):
+            self._fail(f"replies in the encoding {self._hidden(encoding)[:40]!r}", hint)
+        decompressor = zlib.decompressobj(wbits=31)
+        try:
+            found = decompressor.decompress(content, _REPLY + 1)
+        except zlib.error:
+            self._fail("replies with what is not gzip, as it says", hint)
+        if len(found) > _REPLY:
+            self._fail(*_TOO_LONG)
+        if not decompressor.eof:
+            self._fail("replies with gzip that is cut off", hint)
+        return found
 
     def _checked(self, status: int, reply: bytes) -> Reply:
         if status in (401, 403):
@@ -177,7 +201,7 @@ class Endpoint:
     def excerpt(self, content: Any) -> str:
         """The beginning of what a server says, without keys, after a colon; else empty."""
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-        text = " ".join(self._hidden(text).split())[:_SHOWN]
+        text = self._hidden(text)[:_SHOWN]
         return f": {text}" if text and content not in (None, "") else ""
 
     def _excerpt(self, reply: bytes) -> str:
@@ -189,7 +213,10 @@ class Endpoint:
         ]
         parts = urlsplit(self.url)
         values += _URL_KEY.findall(f"{parts.path}?{parts.query}")
-        return without_secrets(text, [value for value in values if len(value) > 3])
+        flat = " ".join(text.split())
+        shown = without_secrets(flat, [value for value in values if len(value) > 3])
+        # Here and not where it is printed: messages also go into logs, which escape nothing.
+        return escape_controls(shown)
 
     def _fail(self, what: str, hint: str) -> NoReturn:
         raise InputError([Fault(f"{self._variable} ({shown_address(self.url)})", what, hint)])

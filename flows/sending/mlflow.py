@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.environment_secrets import without_secrets
+from claimflow.flows.report.formatting import escape_controls
 from claimflow.flows.sending.endpoint import shown_address
 from claimflow.flows.sending.evaluations import clipped, run_judging
 from claimflow.flows.store import results
@@ -86,7 +87,7 @@ class Mlflow:
             keys = [parts.username, parts.password, parts.query]
             keys += [parts.path.strip("/")] if parts.netloc else []
             text = without_secrets(str(error).replace(_uri(), shown), filter(None, keys))
-            text = " ".join(text.split())
+            text = escape_controls(" ".join(text.split()))
             place = f"{_SERVER} ({shown})"
             hint = "send again later: a run is logged once"
             raise InputError([Fault(place, f"fails: {clipped(text, 300)}", hint)]) from error

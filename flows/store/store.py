@@ -145,10 +145,15 @@ class Store:
 def _translated_errors(path: Path) -> Iterator[None]:
     """Raise `StoreFullError` for a full disk and `InputError` for a damaged file at `path`.
 
-    Other errors of DuckDB pass as they are.
+    Other errors of DuckDB pass as they are, except that Ctrl-C is `KeyboardInterrupt` again.
     """
     try:
         yield
+    except RuntimeError as error:
+        # What DuckDB makes of a handler of signals that raises during a query.
+        if str(error) == "Query interrupted":
+            raise KeyboardInterrupt from error
+        raise
     except duckdb.Error as error:
         cause = _cause(error)
         if cause is None:

@@ -1,6 +1,7 @@
 """Scores that are sent to servers on the loopback."""
 
 import base64
+import gzip
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError
 from claimflow.flows.pipeline import schedules
 from claimflow.flows.sending import delivery, endpoint
 from claimflow.flows.store.sendings import Sending, begin_sending, end_sending
@@ -495,6 +497,32 @@ def test_one_evaluation_that_is_too_large_takes_no_other_with_it(
     assert sent(store) == 8
 
 
+GZIP = (("content-encoding", "gzip"),)
+
+
+def test_a_reply_may_be_compressed(server: TraceServer, tmp_path: Path) -> None:
+    store, _ = put_many(tmp_path, 2)
+    server.answer = lambda _: Said(200, gzip.compress(b'{"partialSuccess": {}}'), GZIP)
+    assert send(store, "--to", "otlp") == 0
+    assert sent(store) == 2
+
+
+def test_the_log_has_nothing_of_a_server_that_steers_a_terminal(
+    server: TraceServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, run_id = put_many(tmp_path, 2)
+    server.answer = lambda _: Said(503, b"\x1b]0;busy\x07")
+    with pytest.raises(InputError) as raised:
+        list(delivery.send(store, run_id, "otlp"))
+    for text in (caplog.text, str(raised.value)):
+        assert "replies 503: \u241b]0;busy\u2407" in text
+        assert "\x1b" not in text
+    partial = {"partialSuccess": {"rejectedLogRecords": "2", "errorMessage": "too\x9b old"}}
+    server.answer = lambda _: Said(200, json.dumps(partial, ensure_ascii=False).encode())
+    (done,) = delivery.send(store, run_id, "otlp")
+    assert done.lines[-1] == "2 not sent: the server refuses records: too\ufffd old"
+
+
 def drip(handler: BaseHTTPRequestHandler) -> None:
     """A header that never ends."""
     handler.wfile.write(b"HTTP/1.1 200 OK\r\nx-slow: ")
@@ -527,6 +555,14 @@ def no_http(handler: BaseHTTPRequestHandler) -> None:
         (Said(200, b"[[[[" * 50_000), "replies 200"),
         (Said(200, b"<html>"), "replies 200: <html>"),
         (Said(200, b'{"successes": 7}'), "replies 200"),
+        (Said(500, b"a\x1b[31m\r\n\x9bred"), "replies 500: a\u241b[31m \ufffdred; send"),
+        (
+            Said(200, gzip.compress(b" " * 2_000_000), GZIP),
+            "replies with more than 1,048,576 bytes",
+        ),
+        (Said(200, gzip.compress(b"{}")[:-4], GZIP), "replies with gzip that is cut off; have it"),
+        (Said(200, b"{}", GZIP), "replies with what is not gzip, as it says; have it"),
+        (Said(200, b"{}", (("content-encoding", "br"),)), "replies in the encoding 'br'; have it"),
         (Said(raw=drip), "does not reply within 1 s"),
         (Said(raw=flood), "replies with more than 1,048,576 bytes"),
         (Said(raw=no_http), "cannot be reached"),

@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -108,6 +109,15 @@ def test_a_writer_in_another_process_that_ends_in_time_is_waited_for(store: Stor
     with patient.writing() as connection:
         connection.execute("CREATE TABLE mine (a INTEGER)")
     process.wait()
+
+
+def test_ctrl_c_during_a_query_is_ctrl_c(store: Store) -> None:
+    interrupt = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    # Many short queries: it comes during one of them, or between two.
+    with pytest.raises(KeyboardInterrupt), store.reading() as connection:
+        while True:
+            read_table(connection, "SELECT sum(hash(range)) AS n FROM range(50_000_000)")
 
 
 def test_threads_take_turns(store: Store) -> None:
