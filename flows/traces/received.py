@@ -232,7 +232,7 @@ class ReceivedFolder:
             with suppress(OSError):
                 segment.close()
             if stands and empty:
-                # Its only request was refused, such as on a full disk, and so will be the next.
+                # Such as after a request that a full disk did not take.
                 with suppress(OSError):
                     path.unlink()
             elif stands:
@@ -310,9 +310,11 @@ class ReceivedFolder:
 
     def _is_own(self, path: Path) -> bool:
         """Whether a path is a regular file; anything else of that name is told once and left."""
-        if not _exists(path):
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
             return False
-        if stat.S_ISREG(path.lstat().st_mode):
+        if stat.S_ISREG(mode):
             return True
         self._tell(path, "is no regular file, and so none of a receiver: it is left alone")
         return False

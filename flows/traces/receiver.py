@@ -437,15 +437,14 @@ class _RequestHandler(BaseHTTPRequestHandler):
     def _export_of_protobuf(self, signal: protobuf.Signal, content: bytes) -> Export | None:
         """As `_export`; raises `_RefusedError` for an export of the other kind."""
         document = protobuf.decode(signal, content)
-        export = None if document is None else _export(signal, document)
         # Messages do not say of which kind they are, and either kind may be read as the other.
-        if export is None or (not export.kept and not protobuf.is_of(signal, document or {})):
+        if document is None or not protobuf.is_of(signal, document):
             other = _other(signal)
             if not self._has_too_many_objects(other, content) and protobuf.is_of(
                 other, protobuf.decode(other, content) or {}
             ):
                 raise _wrong_path(other)
-        return export
+        return None if document is None else _export(signal, document)
 
     def _has_too_many_objects(self, signal: protobuf.Signal, content: bytes) -> bool:
         if self._kind() == _PROTOBUF:
