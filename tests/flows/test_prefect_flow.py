@@ -144,7 +144,7 @@ def test_a_failed_gate_fails_the_flow_run_in_one_line(
     worst = found["small-worst"][0]
     assert worst["sample"] == "`birth`"
     assert worst["response"] == written
-    assert worst["claims"] == "neutral: `Einstein was born in 1879 \u2502 !x <img src=x>.`"
+    assert worst["claims"] == "contradicted: `Einstein was born in 1879 \u2502 !x <img src=x>.`"
 
     samples.write_text(hostile.replace("1879", "1905"), "utf-8")
     small.write_text(small.read_text("utf-8").replace("max: 0.01", "max: 0.9"), "utf-8")
