@@ -49,7 +49,7 @@ exit codes:
   0    done
   1    done, with failures (they are in the tables as rows)
   2    wrong input (nothing was written)
-  3    the store is busy, or its disk is full
+  3    the store is busy, or a disk is full
   4    a gate failed
   5    a gate is inconclusive or was not checked
   6    a judge cannot be used (finished work is kept)

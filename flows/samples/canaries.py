@@ -1,13 +1,13 @@
 """Canaries from files: pairs of premise and claim with the right label."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, cast, get_args
 
 from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.samples.files import find_files
 from claimflow.flows.samples.formats import read_records
 from claimflow.flows.samples.records import RecordError
+from claimflow.flows.samples.temporary import copies_folder
 from claimflow.stages.rows import Label, content_key
 
 _LABELS: Final = get_args(Label)
@@ -29,8 +29,8 @@ def read_canaries(path: str, *, base: Path) -> tuple[Canary, ...]:
     Columns other than premise, claim and label are ignored. Raises one `InputError` with every
     fault.
     """
-    with TemporaryDirectory(prefix="claimflow-") as folder:
-        files, faults = find_files(path, base, Path(folder))
+    with copies_folder() as folder:
+        files, faults = find_files(path, base, folder)
         canaries: dict[str, Canary] = {}
         places: dict[str, str] = {}
         for file, record in read_records(files, faults, required="canaries"):

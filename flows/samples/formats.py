@@ -5,7 +5,6 @@ A compressed file is read from a copy of its content, which is as large as the f
 
 import codecs
 import gzip
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -20,6 +19,7 @@ from claimflow.flows.pipeline.limits import GZIP_RATIO, RECORD_BYTES
 from claimflow.flows.samples.json_files import read_json_array, read_json_lines
 from claimflow.flows.samples.records import Format, Record, RecordError, RecordReader
 from claimflow.flows.samples.table_files import read_csv, read_parquet
+from claimflow.flows.samples.temporary import copies_folder, without_name
 
 FORMATS: Final = {
     ".jsonl": Format(read_json_lines, "{name}:{number}"),
@@ -77,12 +77,13 @@ def _decompressing(read: RecordReader) -> RecordReader:
     """A reader of gzip files whose content `read` reads; one that is no gzip is one bad record."""
 
     def records(path: Path) -> Iterator[Record]:
-        with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
-            copy = Path(folder) / path.with_suffix("").name
+        with copies_folder() as folder:
+            copy = folder / path.with_suffix("").name
             if error := _decompress(path, copy):
                 yield Record(1, error, ends_file=True)
                 return
-            yield from read(copy)
+            with without_name(copy) as nameless:
+                yield from read(nameless)
 
     return records
 

@@ -4,7 +4,6 @@ import codecs
 import glob
 import json
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,7 @@ from claimflow.flows.samples.records import (
     RecordError,
     ragchecker_sample,
 )
+from claimflow.flows.samples.temporary import copies_folder, without_name
 
 _BATCH_ROWS: Final = 250
 _BLOCK: Final = 1 << 20
@@ -130,12 +130,13 @@ def _elements_without_lone_surrogates(path: Path) -> Iterator[str]:
     except duckdb.InvalidInputException as error:
         if "surrogate" not in str(error):
             raise
-        with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "corrected.json"
+        with copies_folder() as folder:
+            copy = folder / "corrected.json"
             corrected = pl.col("line").map_elements(replace_lone_surrogates, pl.String)
             lines = pl.scan_lines(path, name="line", glob=False).select(corrected)
             lines.sink_csv(copy, include_header=False, quote_style="never")
-            yield from islice(_elements(copy), done, None)
+            with without_name(copy) as nameless:
+                yield from islice(_elements(nameless), done, None)
 
 
 def _elements(path: Path) -> Iterator[str]:

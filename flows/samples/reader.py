@@ -1,6 +1,5 @@
 """The samples of a run: read, checked, and handed out in tables of any size."""
 
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from claimflow.flows.samples.records import (
     RecordError,
     SlowPatternError,
 )
+from claimflow.flows.samples.temporary import copies_folder
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.stages.rows import Sample, content_key
 from claimflow.stages.tables import conform, schema
@@ -150,8 +150,8 @@ def read_samples(
     as `base` is given, relative to the working directory or not. Raises nothing for bad input: all
     faults are in the result.
     """
-    with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
-        files, faults = find_files(path, base, Path(folder))
+    with copies_folder() as folder:
+        files, faults = find_files(path, base, folder)
         records = read_records(files, faults, required="samples")
         return checked_samples(
             records,

@@ -6,7 +6,6 @@ which their traces began.
 """
 
 import sqlite3
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -24,6 +23,7 @@ from claimflow.flows.samples.formats import GZIP, SampleFile, ending_of, format_
 from claimflow.flows.samples.json_files import decode_object, read_json_array, read_json_lines
 from claimflow.flows.samples.reader import SampleSource, checked_samples
 from claimflow.flows.samples.records import Format, Record, RecordError
+from claimflow.flows.samples.temporary import copies_folder
 from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
 from claimflow.flows.traces.formats import FORMATS, read_spans, trace_format_of
 from claimflow.flows.traces.protobuf import ENDINGS, is_framed, read_protobuf
@@ -453,12 +453,12 @@ def read_traces(  # noqa: PLR0913
     not known is a fault, and so is every file where none gives a sample. `sought` is an id, or the
     beginning of one, of traces of which `left_out` says why they are no samples.
     """
-    with tempfile.TemporaryDirectory(prefix="claimflow-") as folder:
+    with copies_folder() as folder:
         files: dict[str, SampleFile] = {}
         faults: list[Fault] = []
         missing: list[Fault] = []
         for number, path in enumerate(paths):
-            copies = Path(folder) / str(number)
+            copies = folder / str(number)
             copies.mkdir()
             found, more = find_files(path, base, copies, _FILE_FORMATS)
             files |= {file.name: file for file in found}
