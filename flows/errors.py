@@ -101,6 +101,20 @@ class StoppedError(Exception):
     """The run was asked to stop; finished work is kept."""
 
 
+CONTROLS: Final = (
+    {code: chr(0x2400 + code) for code in range(32)}
+    | {127: "\u2421"}
+    | dict.fromkeys([*range(0x80, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+)
+"""Replacements of control characters, of the separators of lines and paragraphs of Unicode, and
+of those that change the direction of text."""
+
+
+def on_one_line(text: object) -> str:
+    """The text with control characters replaced, ends of lines too: it cannot forge a log line."""
+    return str(text).translate(CONTROLS)
+
+
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """The name of `known` most similar to `word`, ignoring case; None where none is similar.
 

@@ -72,6 +72,9 @@ def show_traces(options: Namespace) -> int:
         _print_files(terminal, files)
     if any(one.left_out for one in files):
         _print_left_out(terminal, files)
+    for one in files:
+        if one.damage is not None:
+            terminal.print_line(one.damage_text())
     hint = "the table names what is left out"
     faults = [
         fault._replace(hint=hint) if fault.hint == SHOWN_HINT else fault for fault in samples.faults

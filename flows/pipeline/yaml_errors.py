@@ -16,7 +16,7 @@ from claimflow.flows.pipeline.model_settings import (
     OnnxEncoder,
     provider_names,
 )
-from claimflow.flows.pipeline.sample_choice import REDACTION_TAGS
+from claimflow.flows.pipeline.sample_choice import REDACTION_TAGS, RedactedPattern
 from claimflow.flows.pipeline.schema import (
     asks_llm,
     named_inputs,
@@ -78,6 +78,9 @@ _KINDS: Final = {
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
 _LONGEST_VALUE: Final = 80
 
+_REDACT: Final = ("samples", "redact")
+_REDACTION: Final = "{pattern: ..., with: ...}, module:function, or a list of these"
+
 
 def validate(model: type[M], value: Any) -> M:
     """`value` as a `model`; raises `ValidationError`.
@@ -127,6 +130,8 @@ def _message(source: YamlSource, error: ErrorDetails, path: tuple[str, ...]) -> 
             return f"unknown key {path[-1]!r}", "keys belong in the environment"
         case "union_tag_not_found" | "union_tag_invalid":
             return _tag_message(error.get("ctx", {}))
+        case "model_type" | "model_attributes_type" if path[:2] == _REDACT:
+            return _type_message(error["input"], _REDACTION)
         case "model_type" | "model_attributes_type" | "dict_type" if _is_step(path):
             return _not_a_mapping(error["input"]), _use_hint(error["input"])
     return error_message(error, path, lambda at: _keys(source, at))
@@ -243,6 +248,9 @@ def _keys(source: YamlSource, path: tuple[str, ...]) -> set[str]:
             *named_inputs(stage),
             *(("judge",) if asks_llm(stage.verdicts_by or stage) else ()),
         }
+    if path[:2] == _REDACT:
+        # One of several forms, of which the others have no keys.
+        return {field.alias or name for name, field in RedactedPattern.model_fields.items()}
     model: Any = pipeline_model()
     if path[:1] == ("steps",) and len(path) > 2:
         model, path = step_model(_stage(source, path[1])), path[2:]

@@ -3,13 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
-_REPLACEMENTS: Final = (
-    {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
-    | {127: "\u2421"}
-    | dict.fromkeys([*range(0x80, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
-)
-"""Replacements of control characters, of the separators of lines and paragraphs of Unicode, and
-of those that change the direction of text."""
+from claimflow.flows.errors import CONTROLS
+
+_REPLACEMENTS: Final = {code: sign for code, sign in CONTROLS.items() if chr(code) not in "\t\n"}
 
 
 def escape_controls(text: object) -> str:

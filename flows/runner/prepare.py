@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import polars as pl
 
-from claimflow.flows.errors import Fault, InputError, one_of
+from claimflow.flows.errors import Fault, InputError, on_one_line, one_of
 from claimflow.flows.files import checked_path, path_exists
 from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.limits import COUNT
@@ -195,10 +195,14 @@ def _with_selection(
     if limit is not None and samples.count > limit:
         samples = samples.first(limit, selection=f"--limit {limit}")
     whole = limit is None and not repeats
+    keys = chosen.keys
+    if seen is not None and prepared.samples.incomplete:
+        # What could not be read now is not new once its file is whole again.
+        keys = pl.concat([keys, seen.keys])
     return prepared._replace(
         samples=samples,
         nothing_selected=f"nothing to evaluate: {told}" if not samples.count else None,
-        seen=chosen.keys if remembers and whole else None,
+        seen=keys if remembers and whole else None,
     )
 
 
@@ -407,4 +411,5 @@ def _unreadable_sources(pipeline: Pipeline) -> Iterator[Fault]:
 
 
 def _log(warning: Fault) -> None:
-    _LOG.warning("claimflow: warning: %s", warning)
+    # File names and file contents may hold control characters.
+    _LOG.warning("claimflow: warning: %s", on_one_line(warning))

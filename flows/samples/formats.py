@@ -70,30 +70,49 @@ def format_of(path: Path, formats: Mapping[str, Format] = FORMATS) -> Format | N
     known = formats.get(ending.removesuffix(GZIP))
     if known is None or not ending.endswith(GZIP):
         return known
-    return known._replace(read=_decompressing(known.read)) if known.gzip else None
+    return known._replace(read=_decompressing(known)) if known.gzip else None
 
 
-def _decompressing(read: RecordReader) -> RecordReader:
-    """A reader of gzip files whose content `read` reads; one that is no gzip is one bad record."""
+def _decompressing(known: Format) -> RecordReader:
+    """A reader of gzip files with content of a format; one that is no gzip is one bad record."""
 
     def records(path: Path) -> Iterator[Record]:
         with copies_folder() as folder:
             copy = folder / path.with_suffix("").name
-            if error := _decompress(path, copy):
+            error = _decompress(path, copy)
+            if error and not (known.partial and error != _BOMB):
                 yield Record(1, error, ends_file=True)
                 return
             with without_name(copy) as nameless:
-                yield from read(nameless)
+                found = known.read(nameless)
+                yield from found if error is None else _cut_off(found, error)
 
     return records
 
 
+def _cut_off(records: Iterator[Record], error: RecordError) -> Iterator[Record]:
+    """The records before damage, which is the last one: also that which it cut in two."""
+    number, last = 1, None
+    for record in records:
+        if last is not None:
+            yield last
+        number, last = record.number, record
+    if last is not None and not isinstance(last.values, RecordError):
+        yield last
+        number += 1
+    yield Record(number, error, ends_file=True)
+
+
 def _decompress(path: Path, copy: Path) -> RecordError | None:
-    """Write the content of a gzip file; what is wrong with it, where it is damaged or a bomb."""
+    """Write the content of a gzip file; what is wrong with it, where it is damaged or a bomb.
+
+    What comes before the damage is written.
+    """
     left = GZIP_RATIO * path.stat().st_size + RECORD_BYTES
     try:
         with gzip.open(path) as source, copy.open("wb") as target:
-            while block := source.read(_BLOCK):
+            # `read` would lose what it has read when it comes to the damage.
+            while block := source.read1(_BLOCK):
                 left -= len(block)
                 if left < 0:
                     return _BOMB

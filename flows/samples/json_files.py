@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.records import (
+    NOT_UTF8,
     TOO_DEEP,
     TOO_LARGE,
     Record,
@@ -60,9 +61,6 @@ VALUE_KINDS: Final = {
 """The JSON kind of each Python type, for messages."""
 
 
-_NOT_UTF8: Final = RecordError("bytes that are not UTF-8", "save the file as UTF-8")
-
-
 def read_json_lines(path: Path, *, lenient: bool = False) -> Iterator[Record]:
     """One record per line that is not blank, numbered by its line.
 
@@ -82,7 +80,7 @@ def read_json_lines(path: Path, *, lenient: bool = False) -> Iterator[Record]:
             except UnicodeDecodeError:
                 if not lenient:
                     raise
-                yield Record(number, _NOT_UTF8)
+                yield Record(number, NOT_UTF8)
 
 
 def _skip_line(file: IO[bytes]) -> None:
@@ -108,12 +106,8 @@ def read_json_array(path: Path) -> Iterator[Record]:
     elements = enumerate(_elements_without_lone_surrogates(path), start=1)
     try:
         for number, text in elements:
-            element = text.encode()
             # DuckDB also returns objects that are larger, by as much as its buffer has room.
-            too_large = len(element) > RECORD_BYTES
-            yield Record(
-                number, TOO_LARGE if too_large else decode_object(element, hint=_ARRAY_HINT)
-            )
+            yield Record(number, _element(text.encode()))
     except duckdb.InvalidInputException as error:
         if "UTF-8" in str(error):
             raise
@@ -190,8 +184,43 @@ def _read_results(path: Path) -> Iterator[Record]:
 
 
 def _result(number: int, text: bytes) -> Record:
-    values = TOO_LARGE if len(text) > RECORD_BYTES else decode_object(text, hint=_ARRAY_HINT)
+    values = _element(text)
     return Record(number, ragchecker_sample(values) if isinstance(values, dict) else values)
+
+
+def read_damaged_array(path: Path) -> Iterator[Record]:
+    """As `read_json_array` for an array, but what stands before damage is read whatever it is.
+
+    An element that is not UTF-8 is a bad record, after which others follow.
+    """
+    number = 1
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        window = _JsonWindow(file)
+        try:
+            window.take("[")
+            while number > 1 or window.peek() != "]":
+                yield _array_element(number, window.value())
+                number += 1
+                if window.take(",]") == "]":
+                    break
+            else:
+                window.take("]")
+            if sign := window.peek():
+                raise RecordError(f"{sign!r} behind the end of the array", _ARRAY_HINT)
+        except RecordError as error:
+            what = f"{error.what}; the rest of the file was not read"
+            yield Record(number, RecordError(what, error.hint), ends_file=True)
+
+
+def _array_element(number: int, text: str) -> Record:
+    try:
+        return Record(number, _element(text.encode(errors="surrogateescape")))
+    except UnicodeDecodeError:
+        return Record(number, NOT_UTF8)
+
+
+def _element(text: bytes) -> dict[str, Any] | RecordError:
+    return TOO_LARGE if len(text) > RECORD_BYTES else decode_object(text, hint=_ARRAY_HINT)
 
 
 class _JsonWindow:
@@ -235,6 +264,8 @@ class _JsonWindow:
                 break
             size = len(self._text) - self._start
             if size > RECORD_BYTES or not self._read(max(size, _BLOCK)):
+                if end is None and size > RECORD_BYTES:
+                    what = f"{what}, or one sample of more than {RECORD_BYTES >> 20} MiB"
                 if end is None:
                     raise RecordError(what, _ARRAY_HINT)
                 break

@@ -60,8 +60,9 @@ class SampleSource:
     samples that were left out as unusable, and fields that are misspelt in some samples. `count`
     is the number of samples, `available` the number in the files, and `selection` the options that
     left some out, None where none did. `size` is their bytes in memory and `digest` that of their
-    table. `faults` is everything wrong with the input; with faults, samples are missing. The
-    samples are a copy: files that change later have no effect.
+    table. `faults` is everything wrong with the input; with faults, samples are missing. They are
+    `incomplete` where the rest of a damaged file was not read. The samples are a copy: files that
+    change later have no effect.
     """
 
     path: str
@@ -77,6 +78,7 @@ class SampleSource:
     digest: str
     faults: tuple[Fault, ...]
     _buffer: "_SampleBuffer"
+    incomplete: bool = False
 
     def shards(self, size: int) -> Iterator[pl.DataFrame]:
         """The samples in the order of the files, as tables of at most `size` rows."""

@@ -30,6 +30,8 @@ class SlowPatternError(RecordError):
 
 TOO_DEEP: Final = RecordError("brackets nested about a thousand deep", "use less nesting")
 
+NOT_UTF8: Final = RecordError("bytes that are not UTF-8", "save the file as UTF-8")
+
 TOO_LARGE: Final = RecordError(
     f"one sample of more than {RECORD_BYTES >> 20} MiB", "write its texts without what is around"
 )
@@ -80,7 +82,8 @@ class Format(NamedTuple):
 
     `place` names a record in messages, given the file's `name` and the record's `number`.
     `text`: the file is UTF-8 text. `cells`: every value is text, in which a list of texts is
-    written as JSON. `gzip`: the file may be compressed.
+    written as JSON. `gzip`: the file may be compressed. `partial`: what can be read of a damaged
+    file is of use, so that only what is damaged is left out.
     """
 
     read: RecordReader
@@ -88,6 +91,7 @@ class Format(NamedTuple):
     text: bool = True
     cells: bool = False
     gzip: bool = True
+    partial: bool = False
 
 
 _NO_JSON_HINT: Final = "give text, numbers, lists or dicts"

@@ -1,7 +1,8 @@
 """The samples that finished runs have seen, for pipelines with `since: last_run`.
 
 Samples are remembered one by one and not by a time: one that arrives late is new whatever its time
-is. The table has at most as many rows as the input of each pipeline has samples.
+is. The table has at most as many rows as the input of each pipeline has samples, and those that it
+had while a damaged file cannot be read to its end.
 """
 
 from typing import NamedTuple

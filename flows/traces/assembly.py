@@ -25,6 +25,10 @@ NO_TEXTS: Final = "retrievals without the texts of documents"
 LOST_EVENTS: Final = "events without their span"
 LATE: Final = "retrievals and tools after the answer"
 
+_EARLIEST: Final = 946_684_800 * 10**9
+_LATEST: Final = 4_102_444_800 * 10**9
+"""The years 2000 and 2100, within which the times of a trace count."""
+
 
 class Assembled(NamedTuple):
     """The columns of a sample, None where the trace gives none, and what was left out of it.
@@ -297,9 +301,14 @@ def _cost(root: Span, calls: Sequence[Span]) -> float | None:
     return round(math.fsum(known), 12) if known else root.cost
 
 
+def _is_sane(nanoseconds: int) -> bool:
+    """Whether a time may be that of a trace: others come of another unit, or of a missing value."""
+    return _EARLIEST <= nanoseconds < _LATEST
+
+
 def _moment(nanoseconds: int | None) -> str | None:
     """A time as text, UTC in ISO 8601; every text has the same length, so that they sort."""
-    if nanoseconds is None:
+    if nanoseconds is None or not _is_sane(nanoseconds):
         return None
     found = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1_000)
     return found.isoformat(timespec="microseconds")
@@ -312,5 +321,7 @@ def _milliseconds(tree: Sequence[Span]) -> int | None:
     if end is None and root.kind == "trace":
         end = max((span.end for span in tree if span.end is not None), default=None)
     if root.start is None or end is None or end < root.start:
+        return None
+    if not (_is_sane(root.start) and _is_sane(end)):
         return None
     return round((end - root.start) / 10**6)

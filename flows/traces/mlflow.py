@@ -9,14 +9,14 @@ from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from claimflow.flows.traces.spans import NO_IDS, Kind, Reason, Span
+from claimflow.flows.traces.spans import NO_IDS, NO_OBJECT, Kind, Reason, Span
 from claimflow.flows.traces.values import (
     amount,
     answer_of,
     at,
     count,
     documents_of,
-    items,
+    entries,
     messages_of,
     nanoseconds,
     parsed,
@@ -62,9 +62,8 @@ def spans(row: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
     metadata = at(trace, "info.trace_metadata") or at(trace, "info.request_metadata")
     # Names with dots in them are no paths.
     session = metadata.get("mlflow.trace.session") if isinstance(metadata, dict) else None
-    for span in items(at(trace, "data.spans")) or []:
-        if isinstance(span, dict):
-            yield _span(span, trace_id, text(session))
+    for span in entries(at(trace, "data"), "spans"):
+        yield NO_OBJECT if span is None else _span(span, trace_id, text(session))
 
 
 def _span(span: Mapping[str, Any], trace_id: str, session: str | None) -> Span | Reason:

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from claimflow.flows.samples.json_files import decode_object
 from claimflow.flows.traces import openinference
-from claimflow.flows.traces.spans import NO_IDS, NO_RECORD, Kind, Message, Reason, Span
+from claimflow.flows.traces.spans import NO_IDS, NO_OBJECT, NO_RECORD, Kind, Message, Reason, Span
 from claimflow.flows.traces.values import (
     answer_of,
     at,
     count,
     documents_of,
+    entries,
     messages_of,
     nanoseconds,
     nest,
@@ -71,16 +72,19 @@ def spans(document: Mapping[str, Any], _place: str) -> Iterator[Span | Reason]:
         export = decode_object(document[RECEIVED].encode(), hint="")
         document = export if isinstance(export, dict) else {}
     found = False
-    for resource in objects(document, "resourceSpans"):
+    for resource in entries(document, "resourceSpans"):
         found = True
-        for scope in objects(resource, "scopeSpans", "instrumentationLibrarySpans"):
-            for span in objects(scope, "spans"):
-                yield _span(span)
-    for resource in objects(document, "resourceLogs"):
+        for scope in entries(resource, "scopeSpans", "instrumentationLibrarySpans"):
+            for span in entries(scope, "spans"):
+                yield NO_OBJECT if span is None else _span(span)
+    for resource in entries(document, "resourceLogs"):
         found = True
-        for scope in objects(resource, "scopeLogs"):
-            for record in objects(scope, "logRecords"):
-                yield from _log_record(record)
+        for scope in entries(resource, "scopeLogs"):
+            for record in entries(scope, "logRecords"):
+                if record is None:
+                    yield NO_OBJECT
+                else:
+                    yield from _log_record(record)
     if not found:
         yield NO_RECORD
 

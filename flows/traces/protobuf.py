@@ -70,7 +70,8 @@ def read_protobuf(path: Path) -> Iterator[Record]:
             number += 1
             size = int.from_bytes(length, "big")
             if len(length) < _LENGTH_BYTES:
-                yield Record(number, _CUT_OFF, ends_file=True)
+                # The last one of a file that is being written: nothing is known to be behind it.
+                yield Record(number, _CUT_OFF)
                 return
             if size > RECORD_BYTES:
                 yield Record(number, TOO_LARGE)
@@ -79,7 +80,7 @@ def read_protobuf(path: Path) -> Iterator[Record]:
                 continue
             content = file.read(size)
             if len(content) < size:
-                yield Record(number, _CUT_OFF, ends_file=True)
+                yield Record(number, _CUT_OFF)
                 return
             yield Record(number, _message(content))
 

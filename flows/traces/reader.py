@@ -7,10 +7,11 @@ which their traces began.
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from os import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,9 +21,10 @@ from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.files import NOTHING_THERE, find_files, shown_path
 from claimflow.flows.samples.formats import FORMATS as FILE_FORMATS
 from claimflow.flows.samples.formats import GZIP, SampleFile, ending_of, format_of, read_records
-from claimflow.flows.samples.json_files import decode_object, read_json_array, read_json_lines
+from claimflow.flows.samples.json_files import decode_object, read_damaged_array, read_json_lines
 from claimflow.flows.samples.reader import SampleSource, checked_samples
 from claimflow.flows.samples.records import Format, Record, RecordError
+from claimflow.flows.samples.table_files import read_damaged_csv
 from claimflow.flows.samples.temporary import copies_folder
 from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
 from claimflow.flows.traces.formats import FORMATS, read_spans, trace_format_of
@@ -59,6 +61,9 @@ _TRIED: Final = 10
 
 _SHOWN_NAMES: Final = 8
 _SHOWN_CHARACTERS: Final = 40
+_SHOWN_DAMAGE: Final = 200
+_STARTS: Final = (b"{", b"[", b"\0", b"\n")
+"""The bytes that files of JSON and of protobuf begin with."""
 
 _LIKE_SAMPLES: Final = ("chat", "langfuse")
 """The formats whose records may be samples as well."""
@@ -88,7 +93,8 @@ class FileReport:
 
     A trace is counted for the file in which it comes first. `log_records` are those with messages
     of spans. `examples` are the first few traces, or places in the file, of which something is left
-    out for a reason.
+    out for a reason. `damage` is the first damaged record; the file is `cut` where what follows one
+    could not be read, and `begun` where its only record is still being written.
     """
 
     name: str
@@ -101,13 +107,21 @@ class FileReport:
     examples: dict[Reason, list[str]] = field(default_factory=dict)
     used: bool = False
     alike: str | None = None
+    damage: Fault | None = None
+    cut: bool = False
+    begun: bool = False
 
     @property
     def hint(self) -> str:
         """What to do about what is left out; `alike` is the format of records of another one."""
-        if self.alike is None:
-            return SHOWN_HINT
-        return f"its records look like {self.alike}: name that format, or {AUTO}"
+        if self.alike is not None:
+            return f"its records look like {self.alike}: name that format, or {AUTO}"
+        return SHOWN_HINT if self.damage is None else self.damage_text()
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether not one record could be read."""
+        return set(self.left_out) == {DAMAGED} and not (self.spans or self.log_records)
 
     def leave_out(self, reason: Reason, example: str, count: int = 1) -> None:
         """Count parts that are left out of a trace or at a place, which is `example`."""
@@ -116,14 +130,13 @@ class FileReport:
         if len(shown) < EXAMPLES and example not in shown:
             shown.append(example)
 
+    def damage_text(self) -> str:
+        """Where the first damaged record stands, and what is wrong with it."""
+        return f"first damaged record: {self.damage}"
+
     def left_out_text(self) -> str:
         """`damaged records 2, traces without an answer 1`; empty where nothing was left out."""
         return _counted(self.left_out)
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether the only line, whose format is not known, is perhaps still being written."""
-        return self.left_out == {DAMAGED: 1} and self.format is None
 
 
 def _counted(left_out: Mapping[Reason, int]) -> str:
@@ -155,7 +168,8 @@ class TraceFiles:
     """Files of traces, and what is found in them; `reports` are complete when all was read.
 
     What no file can be read for is added to `faults`. `sought_left_out` says why traces are no
-    samples whose ids are `sought`, or begin so; of the latter there are only some.
+    samples whose ids are `sought`, or begin so; of the latter there are only some. `shown` redacts
+    a message that may quote a file.
     """
 
     def __init__(
@@ -166,6 +180,7 @@ class TraceFiles:
         trace_format: str = AUTO,
         tools: bool = False,
         sought: str | None = None,
+        shown: Callable[[str], str] = str,
     ) -> None:
         self.sought_left_out: dict[str, Reason] = {}
         self.reports = [FileReport(file.name) for file in files]
@@ -174,6 +189,7 @@ class TraceFiles:
         self._format = trace_format
         self._tools = tools
         self._sought = sought
+        self._shown = shown
 
     def records(self) -> Iterator[tuple[TraceOrigin, Record]]:
         """The samples of all traces as records; their columns are the fields of a sample."""
@@ -229,6 +245,8 @@ class TraceFiles:
                 _insert(waiting, database)
                 waiting = []
         _insert(waiting, database)
+        # A copy is gone when all files are read.
+        report.begun = report.left_out == {DAMAGED: 1} and _is_begun(file.path)
         is_empty = not (report.spans or report.log_records or report.left_out)
         if is_empty and len(self._faults) == told:
             report.leave_out(EMPTY, file.name)
@@ -240,6 +258,8 @@ class TraceFiles:
         early: list[tuple[int, dict[str, Any]]] = []
         for record in self._records(file):
             if isinstance(record.values, RecordError):
+                report.cut = report.cut or record.ends_file
+                report.damage = report.damage or self._damage(file, record.number, record.values)
                 yield record.number, DAMAGED
                 continue
             early.append((record.number, record.values))
@@ -265,6 +285,9 @@ class TraceFiles:
         if early:
             self._faults.append(_unknown_format(file.name, early[0][1]))
 
+    def _damage(self, file: SampleFile, number: int, error: RecordError) -> Fault:
+        return Fault(file.place(number), self._shown(error.what)[:_SHOWN_DAMAGE], error.hint)
+
     def _records(self, file: SampleFile) -> Iterator[Record]:
         try:
             for _, record in read_records([] if _is_empty(file.path) else [file], self._faults):
@@ -276,15 +299,15 @@ class TraceFiles:
     def unused(self) -> Iterator[Fault]:
         """A fault for each file that gives no sample, if nothing worse is wrong with it.
 
-        Where any other file gives one, only those are at fault of which no format is known, but for
-        a file whose first line is still being written.
+        Where any other file gives one, only those are at fault of which no format is known or no
+        record can be read, but for a file whose first record is still being written.
         """
         told = tuple(fault.place for fault in self._faults)
         any_used = any(report.used for report in self.reports)
         for report in self.reports:
             empty = EMPTY in report.left_out
-            known = empty or report.is_begun or report.format
-            is_fine = report.used or (any_used and known)
+            known = report.format is not None and not report.is_damaged
+            is_fine = report.used or (any_used and (empty or report.begun or known))
             if is_fine or any(place.startswith(report.name) for place in told):
                 continue
             if empty:
@@ -297,7 +320,7 @@ class TraceFiles:
     def quiet(self, path: str) -> Quiet | None:
         """Why no file gives a sample, if nothing is wrong with any; `path` names them all."""
         reports = self.reports
-        fine = all(one.spans or EMPTY in one.left_out or one.is_begun for one in reports)
+        fine = all(one.spans or EMPTY in one.left_out or one.begun for one in reports)
         if self._faults or not reports or not fine or any(one.used for one in reports):
             return None
         written = any(one.spans for one in reports)
@@ -314,6 +337,17 @@ def _is_empty(path: Path) -> bool:
         return False
 
 
+def _is_begun(path: Path) -> bool:
+    """Whether a file may be the beginning of its first record, which is still being written."""
+    if path.suffix.lower() == GZIP:
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        start = file.read(1)
+        file.seek(-1, SEEK_END)
+        return start in _STARTS and file.read(1) != b"\n"
+    return False
+
+
 def _read_json(path: Path) -> Iterator[Record]:
     """The objects in a file; damaged ones are errors of their own.
 
@@ -328,7 +362,7 @@ def _read_json(path: Path) -> Iterator[Record]:
             return
         start = start.removeprefix(b"\xef\xbb\xbf").lstrip()
         if start.startswith(b"["):
-            yield from read_json_array(path)
+            yield from read_damaged_array(path)
             return
         first, end, _ = start.partition(b"\n")
         if first.rstrip().endswith(b"}") or not end:
@@ -349,10 +383,11 @@ def _read_json(path: Path) -> Iterator[Record]:
     yield from lines()
 
 
-_JSON: Final = Format(_read_json, _PLACE)
-_PROTOBUF: Final = Format(read_protobuf, _PLACE, text=False)
+_JSON: Final = Format(_read_json, _PLACE, partial=True)
+_CSV: Final = Format(read_damaged_csv, _PLACE, cells=True, partial=True)
+_PROTOBUF: Final = Format(read_protobuf, _PLACE, text=False, partial=True)
 _FILE_FORMATS: Final = {
-    ending: _JSON if known.text and not known.cells else known
+    ending: (_CSV if known.cells else _JSON) if known.text else known
     for ending, known in FILE_FORMATS.items()
 } | dict.fromkeys(ENDINGS, _PROTOBUF)
 """How files of traces are read, by the endings of their names."""
@@ -414,9 +449,12 @@ def with_traces_named(
 
 
 def _unknown_format(name: str, record: Mapping[str, Any]) -> Fault:
+    if not record:
+        what, hint = "its first record is empty", "write at least one span, or leave the file out"
+        return Fault(name, f"no known format of traces; {what}", hint)
     names = [name[:_SHOWN_CHARACTERS] for name in sorted(record)]
     more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
-    found = ", ".join(names[:_SHOWN_NAMES]) or "no members"
+    found = ", ".join(names[:_SHOWN_NAMES])
     what = f"no known format of traces; its first record has {found}{more}"
     sought = "; ".join(f"{one.sought} ({known})" for known, one in FORMATS.items())
     return Fault(name, what, f"looked for {sought}")
@@ -449,9 +487,10 @@ def read_traces(  # noqa: PLR0913
 ) -> TracesRead:
     """Read and check the samples of the traces in `paths`, as `read_samples` does for samples.
 
-    What is left out is a warning for each file, with its reasons counted. A file whose format is
-    not known is a fault, and so is every file where none gives a sample. `sought` is an id, or the
-    beginning of one, of traces of which `left_out` says why they are no samples.
+    What is left out is a warning for each file, with its reasons counted. A file of which no format
+    is known or no record can be read is a fault, and so is every file where none gives a sample.
+    `sought` is an id, or the beginning of one, of traces of which `left_out` says why they are no
+    samples.
     """
     with copies_folder() as folder:
         files: dict[str, SampleFile] = {}
@@ -467,7 +506,12 @@ def read_traces(  # noqa: PLR0913
                 missing += more
             faults += more
         traces = TraceFiles(
-            [*files.values()], faults, trace_format=trace_format, tools=tools, sought=sought
+            [*files.values()],
+            faults,
+            trace_format=trace_format,
+            tools=tools,
+            sought=sought,
+            shown=redactor.message if redactor is not None else str,
         )
         samples = checked_samples(
             traces.records(),
@@ -486,6 +530,7 @@ def read_traces(  # noqa: PLR0913
     ]
     samples = replace(
         samples,
+        incomplete=any(report.cut for report in traces.reports),
         warnings=(*told, *samples.warnings),
         faults=(*samples.faults, *traces.unused()),
     )

@@ -21,6 +21,7 @@ Reason = str
 """Why something is left out, in the plural: what is counted is named by it."""
 
 NO_IDS: Final = "spans without a trace id or a span id"
+NO_OBJECT: Final = "entries that are no objects"
 NO_RECORD: Final = "records of another format"
 PYTHON_VALUES: Final = "spans with values as Python prints them"
 

@@ -337,3 +337,12 @@ def objects(value: Any, *names: str) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         members: Sequence[Any] = next((found for n in names if (found := items(value.get(n)))), [])
         yield from (member for member in members if isinstance(member, dict))
+
+
+def entries(value: Any, *names: str) -> Iterator[dict[str, Any] | None]:
+    """As `objects`, with None for what should be one of them, or a list of them, and is not."""
+    members = None
+    if isinstance(value, dict):
+        members = items(next((value[n] for n in names if value.get(n) is not None), []))
+    for member in [None] if members is None else members:
+        yield member if isinstance(member, dict) else None

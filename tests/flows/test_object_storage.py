@@ -286,6 +286,16 @@ def test_endpoints_that_do_not_answer_or_are_invalid(
         ]
 
 
+def test_an_object_may_be_the_beginning_of_a_trace(s3: str, tmp_path: Path) -> None:
+    chat = {"messages": [{"role": "user", "content": "Is tin a metal?"}], "response": "Yes."}
+    put(f"{s3}/good.jsonl", json.dumps(chat).encode())
+    put(f"{s3}/quiet.jsonl", b'{"messages": [{"ro')
+    source = read_traces([f"{s3}/*.jsonl"], base=tmp_path).samples
+    assert (source.count, source.faults) == (1, ())
+    (told,) = source.warnings
+    assert told[:2] == (f"{s3}/quiet.jsonl", "left out: damaged records 1")
+
+
 def test_no_disk_space_for_a_copy(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(f"{s3}/a.jsonl", lines(SAMPLES))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

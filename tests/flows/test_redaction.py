@@ -136,6 +136,21 @@ def test_a_hostile_text_holds_up_nothing(caplog: pytest.LogCaptureFixture) -> No
     assert any("samples for which a pattern takes too long 1" in m for m in caplog.messages)
 
 
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ("[{patern: x}]", "unknown key 'patern'; did you mean 'pattern'?"),
+        ("[{pattern: x, by: y}]", "unknown key 'by'; known are pattern, with"),
+        ("5", "5 is a number; write {pattern: ..., with: ...}, module:function, or a list"),
+    ],
+)
+def test_the_forms_of_a_rule_are_named(rules: str, told: str) -> None:
+    write(rules)
+    with pytest.raises(InputError) as raised:
+        prepare("p.yaml")
+    assert any(told in str(fault) for fault in raised.value.faults)
+
+
 @pytest.mark.parametrize("pattern", ["'('", "'x*'"])
 def test_a_pattern_that_cannot_be_used_is_an_error(pattern: str) -> None:
     write(f"{{pattern: {pattern}}}")

@@ -14,7 +14,10 @@ from claimflow.flows.traces.otlp import spans as otlp_spans
 from claimflow.flows.traces.spans import Span
 
 PROMPT = "Passages: tin is a metal. Question: Is tin a metal?"
-ROOT = Span("t", "1", name="qa", start=1, end=10**9, asked=[("user", "Is tin a metal?")])
+BEGUN = 1_700_000_000 * 10**9
+ROOT = Span(
+    "t", "1", name="qa", start=BEGUN, end=BEGUN + 10**9, asked=[("user", "Is tin a metal?")]
+)
 CALL = Span(
     "t", "2", "1", "llm", start=5, end=9, asked=[("user", PROMPT)], said=["Yes."], model="m",
     tokens_in=3, tokens_out=1,
@@ -52,7 +55,7 @@ def test_a_trace_gives_what_each_of_its_spans_has() -> None:
         "tokens_in": 6,
         "tokens_out": 2,
         "latency_ms": 1000,
-        "start_time": "1970-01-01T00:00:00.000000+00:00",
+        "start_time": "2023-11-14T22:13:20.000000+00:00",
         "trace_id": "t",
         "span_id": "2",
         "conversation_id": "t",
@@ -187,7 +190,7 @@ def test_a_span_with_a_remote_parent_that_is_not_there_is_a_root() -> None:
     below = CALL._replace(parent_is_remote=True)
     assert not assemble([ROOT, below], tools=False).left_out
     # The first one that gives a sample counts, as of any roots.
-    second = top._replace(span_id="9", start=2, said=["No."])
+    second = top._replace(span_id="9", start=BEGUN + 2, said=["No."])
     found = assemble([second, top, CALL], tools=False)
     assert found.values is not None
     assert (found.values["response"], found.left_out) == ("Yes.", {assembly.FURTHER_ROOTS: 1})
@@ -332,3 +335,14 @@ def test_the_first_choice_counts() -> None:
     (found,) = otlp_spans({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}, "t.jsonl:1")
     assert isinstance(found, Span)
     assert found.said == ["First."]
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(100_000, BEGUN), (0, 10**9), (BEGUN, BEGUN * 3), (10**17, 10**17 + 5)],
+)
+def test_times_of_no_known_year_are_missing(start: int, end: int) -> None:
+    found = assemble([ROOT._replace(start=start, end=end, said=["Yes."])], tools=False).values
+    assert found is not None
+    assert found.get("latency_ms") is None
+    assert (found.get("start_time") is None) == (start != BEGUN)

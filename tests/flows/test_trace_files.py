@@ -138,6 +138,13 @@ def test_damaged_messages_are_counted(content: bytes, told: str, tmp_path: Path)
     assert any(told in text for text in texts)
 
 
+def test_a_message_that_is_being_written_hides_no_others(tmp_path: Path) -> None:
+    (tmp_path / "t.binpb").write_bytes(FRAMED)
+    assert not read(tmp_path / "t.binpb").incomplete
+    (tmp_path / "t.binpb.gz").write_bytes(gzip.compress(FRAMED)[:-20])
+    assert read(tmp_path / "t.binpb.gz").incomplete
+
+
 @given(at=st.integers(0, len(FRAMED) - 1), byte=st.integers(0, 255), end=st.integers(0, 2_000))
 def test_a_changed_or_cut_file_raises_nothing(
     tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, end: int

@@ -525,6 +525,11 @@ def test_attributes_may_be_nested_deep(levels: int, damaged: int, tmp_path: Path
         ([line(chat("a", "1"), {**chat("a", "1"), "name": "x"})],
          1, "spans whose id is repeated 1"),
         ([line(chat("a", "1"), {"traceId": "b"})], 1, "spans without a trace id or a span id 1"),
+        ([line(chat("a", "1"), 1, None, "x", [])], 1, "entries that are no objects 4"),  # type: ignore[arg-type]
+        ([line(chat("a", "1")), '{"resourceSpans": [{"scopeSpans": "x"}, 5]}'],
+         1, "entries that are no objects 2"),
+        ([line(chat("a", "1")), '{"resourceSpans": [{"scopeSpans": [{"spans": {"a": 1}}]}]}'],
+         1, "entries that are no objects 1"),
         ([line(chat("a", "1")), '{"messages": []}'], 1, "records of another format 1"),
         ([line(chat("a", "1")), "{", '{"a": 1, "a": 2}'], 1, "damaged records 2"),
         ([line(chat("a", "1")), "[" * 5_000], 1, "damaged records 1"),
@@ -811,7 +816,9 @@ def test_documents_with_ids_alone_are_told(tmp_path: Path) -> None:
     [
         ('{"a": 1, "b": 2}', "no known format of traces; its first record has a, b",
          "resourceSpans (otlp)"),
-        ("{", "no trace gives a sample (damaged records 1)", "claimflow traces"),
+        ("{", "no trace gives a sample (damaged records 1)",
+         "first damaged record: t.jsonl:1: broken JSON at column 2"),
+        ("{}", "no known format of traces; its first record is empty", "write at least one span"),
         ("", "no traces", "write at least one"),
         (line(otlp_span("a", "1")), "no trace gives a sample (traces without a question", "traces"),
     ],
@@ -857,8 +864,8 @@ def test_a_file_of_unknown_format_beside_others_is_an_error(tmp_path: Path) -> N
     found = read_traces(["*"], base=tmp_path).samples.faults
     assert [fault.place for fault in found] == ["other.jsonl", "damaged.jsonl"]
     (tmp_path / "other.jsonl").unlink()
-    named = read_traces(["*"], base=tmp_path, trace_format="otlp").samples
-    assert (named.faults, left_out(named)) == ((), ["left out: damaged records 2"])
+    (fault,) = read_traces(["*"], base=tmp_path, trace_format="otlp").samples.faults
+    assert fault[:2] == ("damaged.jsonl", "no trace gives a sample (damaged records 2)")
 
 
 @pytest.mark.parametrize(
@@ -886,6 +893,34 @@ def test_answers_may_stand_in_for_the_traces_of_a_pipeline(tmp_path: Path) -> No
     config.write_text(PIPELINE.replace("FILE", "none.jsonl"), "utf-8")
     answers = [{"sample_id": "one", "response": "Tin.", "retrieved_contexts": ["Tin."]}]
     assert prepare(config, answers=answers).samples.count == 1
+
+
+def test_a_trace_of_a_damaged_file_is_not_new_the_night_after(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.json"
+    whole = f"[{line(chat('a', '1'))}, {line(chat('b', '1'))}]"
+    config = tmp_path / "traced.yaml"
+    config.write_text(WITHOUT_CONTEXTS.replace("FILE", "t.json"), "utf-8")
+    with chdir(tmp_path):
+        for text in (whole, whole[:-200], whole):
+            path.write_text(text, "utf-8")
+            capsys.readouterr()
+            assert main(["run", "traced.yaml"]) == 0
+    assert "0 of 2 samples; left out: since 2" in capsys.readouterr().out
+
+
+def test_no_file_name_forges_a_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a\x1b[31m\nINFO forged.jsonl").write_text(f"{line(chat('a', '1'))}\n{{\n", "utf-8")
+    config = tmp_path / "traced.yaml"
+    config.write_text(WITHOUT_CONTEXTS.replace("FILE", "'*.jsonl'"), "utf-8")
+    with chdir(tmp_path):
+        assert main(["plan", "traced.yaml"]) == 0
+    (told,) = [one for one in caplog.messages if "damaged" in one]
+    assert told.startswith("claimflow: warning: a\u241b[31m\u240aINFO forged.jsonl: left out: ")
+    assert told.isprintable()
 
 
 def test_what_is_left_out_is_told_before_a_run(

@@ -106,7 +106,10 @@ def test_no_text_steers_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixtu
             ["otlp.jsonl", "--format", "langfuse"],
             "; its records look like otlp: name that format, or auto\n",
         ),
-        (["quiet.jsonl"], "no trace gives a sample (damaged records 1); the table names what"),
+        (
+            ["quiet.jsonl"],
+            "no trace gives a sample (damaged records 1); first damaged record: quiet.jsonl:1: ",
+        ),
     ],
 )
 def test_mistakes_are_told(
