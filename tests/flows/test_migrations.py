@@ -207,7 +207,14 @@ def test_the_tables_of_a_store_of_version_10_are_reused(
     folder = tenth.path.parent
     with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()), chdir(folder):
         assert main(["run", "small.yaml"]) == 0
-    assert ": 3 samples, 0 steps made, 8 reused" in printed.getvalue()
+    assert ": 3 samples, 3 steps made, 5 reused" in printed.getvalue()
+    # The embedded judge is another one since: its verdicts and what is computed of them.
+    made = ask(
+        tenth,
+        "SELECT step FROM audit.run_steps WHERE NOT reused "
+        "AND run_id = (SELECT max(run_id) FROM audit.runs) ORDER BY step",
+    )
+    assert made == [("precision",), ("response_in_reference",), ("summary",)]
 
 
 def test_a_store_is_not_migrated_while_a_run_is_in_progress(tenth: Store) -> None:
