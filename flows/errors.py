@@ -19,7 +19,8 @@ class Fault(NamedTuple):
     hint: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.what}; {self.hint}"
+        # A file may have any name.
+        return f"{on_one_line(self.place)}: {self.what}; {self.hint}"
 
 
 class InputError(Exception):

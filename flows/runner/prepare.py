@@ -328,8 +328,10 @@ def missing_fields(pipeline: Pipeline, samples: SampleSource) -> list[Fault]:
         steps = _joined(scoring or [step.name for step in lacking], "and")
         fields = _joined([repr(field) for field in missing], "or")
         what = f"no sample has {fields}, which is needed by {steps} ({columns_text(samples)})"
-        place = pipeline.source.place("samples")
-        faults.insert(0, Fault(place, what, _rename_hint(samples, missing)))
+        hint = _rename_hint(samples, missing)
+        if "traces" in pipeline.source.section("samples"):
+            hint = "record it in the spans, which `claimflow traces` shows, or remove these steps"
+        faults.insert(0, Fault(pipeline.source.place("samples"), what, hint))
     return faults
 
 

@@ -103,7 +103,7 @@ def _span(span: dict[str, Any]) -> Span | Reason:
     return Span(
         trace_id=trace_id,
         span_id=span_id,
-        parent_id=text(span.get("parentSpanId")),
+        parent_id=_parent(span),
         name=text(span.get("name")),
         start=nanoseconds(span.get("startTimeUnixNano")),
         end=nanoseconds(span.get("endTimeUnixNano")),
@@ -111,6 +111,12 @@ def _span(span: dict[str, Any]) -> Span | Reason:
         parent_is_remote=(count(span.get("flags")) or 0) & _REMOTE_PARENT == _REMOTE_PARENT,
         **found,
     )
+
+
+def _parent(span: dict[str, Any]) -> str | None:
+    """The id of the parent; one of zeros alone is none, by the specification of trace contexts."""
+    found = text(span.get("parentSpanId"))
+    return found if found and found.strip("0") else None
 
 
 def _log_record(record: dict[str, Any]) -> Iterator[Span | Reason]:

@@ -5,7 +5,9 @@ which keeps at most 64 MiB in memory; one trace has at most 64 MiB. Samples come
 which their traces began.
 """
 
+import gzip
 import sqlite3
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -93,8 +95,9 @@ class FileReport:
 
     A trace is counted for the file in which it comes first. `log_records` are those with messages
     of spans. `examples` are the first few traces, or places in the file, of which something is left
-    out for a reason. `damage` is the first damaged record; the file is `cut` where what follows one
-    could not be read, and `begun` where its only record is still being written.
+    out for a reason. `damage` is the first damaged record; the file is `cut` where one stands
+    before its end, so that records of earlier nights may be missing, and `begun` where nothing
+    could be read since it is still being written.
     """
 
     name: str
@@ -246,7 +249,7 @@ class TraceFiles:
                 waiting = []
         _insert(waiting, database)
         # A copy is gone when all files are read.
-        report.begun = report.left_out == {DAMAGED: 1} and _is_begun(file.path)
+        report.begun = report.is_damaged and _is_begun(file)
         is_empty = not (report.spans or report.log_records or report.left_out)
         if is_empty and len(self._faults) == told:
             report.leave_out(EMPTY, file.name)
@@ -257,8 +260,8 @@ class TraceFiles:
         known = None if self._format == AUTO else self._format
         early: list[tuple[int, dict[str, Any]]] = []
         for record in self._records(file):
+            report.cut = report.cut or record.ends_file or report.damage is not None
             if isinstance(record.values, RecordError):
-                report.cut = report.cut or record.ends_file
                 report.damage = report.damage or self._damage(file, record.number, record.values)
                 yield record.number, DAMAGED
                 continue
@@ -337,14 +340,29 @@ def _is_empty(path: Path) -> bool:
         return False
 
 
-def _is_begun(path: Path) -> bool:
-    """Whether a file may be the beginning of its first record, which is still being written."""
-    if path.suffix.lower() == GZIP:
-        return False
-    with suppress(OSError), path.open("rb") as file:
-        start = file.read(1)
-        file.seek(-1, SEEK_END)
-        return start in _STARTS and file.read(1) != b"\n"
+def _is_begun(file: SampleFile) -> bool:
+    """Whether a file of which nothing could be read may be one that is still being written."""
+    with suppress(OSError):
+        if ending_of(file.path).endswith(GZIP):
+            return _is_cut_gzip(file.path)
+        with file.path.open("rb") as opened:
+            start = opened.read(1)
+            opened.seek(-1, SEEK_END)
+            return (file.cells or start in _STARTS) and opened.read(1) != b"\n"
+    return False
+
+
+def _is_cut_gzip(path: Path) -> bool:
+    """Whether the compressed data end too early; not where they are damaged, or large."""
+    left = RECORD_BYTES
+    try:
+        with gzip.open(path) as file:
+            while left > 0 and (block := file.read1(_START)):
+                left -= len(block)
+    except EOFError:
+        return True
+    except (gzip.BadGzipFile, zlib.error):
+        pass
     return False
 
 

@@ -279,13 +279,10 @@ class ReceivedFolder:
             return True
         if not _exists(part) and _make_part(segment, part):
             _sync_folder(self.folder)
-        # A line that is cut off was not accepted, but its file is kept.
-        if _exists(part):
-            done = time.time() - part.lstat().st_mtime >= _KEPT_SECONDS
-            removed = done
-        else:
-            done, removed = True, segment.lstat().st_size == 0
-        if removed:
+        # Without a part it has at most the beginning of a line, which was not accepted.
+        stat = (part if _exists(part) else segment).lstat()
+        done = not stat.st_size or time.time() - stat.st_mtime >= _KEPT_SECONDS
+        if done:
             segment.unlink()
         return done
 

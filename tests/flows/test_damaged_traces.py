@@ -171,6 +171,30 @@ def test_a_file_without_a_readable_record_is_an_error(name: str, tmp_path: Path)
         assert fault.hint.startswith(f"first damaged record: {name}:1: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.json", json.dumps([{"id": "2", "messages": []}], indent=1)[:30].encode()),
+        ("t.json", b'{\n "resourceSpans": [\n  {"scopeSp'),
+        ("t.jsonl", chat(2)[:30].encode()),
+        ("t.csv", f"{HEADER}2,chat".encode()),
+        ("t.jsonl.gz", gzip.compress(chat(2).encode(), mtime=0)[:10]),
+        ("t.json.gz", gzip.compress(f"[{chat(2)}]".encode(), mtime=0)[:-30]),
+    ],
+)
+def test_a_file_that_is_being_written_is_no_error(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "good.jsonl").write_text(chat(1), "utf-8")
+    (tmp_path / name).write_bytes(content)
+    source = read_traces(["*"], base=tmp_path).samples
+    assert source.faults == ()
+    assert source.count == 1
+    assert [(fault.place, fault.what.rsplit(" ", 1)[0]) for fault in source.warnings] == [
+        (name, "left out: damaged records")
+    ]
+
+
 def test_the_command_shows_what_is_damaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

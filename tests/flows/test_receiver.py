@@ -479,6 +479,18 @@ def test_an_old_segment_becomes_a_part(tmp_path: Path, monkeypatch: pytest.Monke
         wait_for(lambda: parts(tmp_path / "in"))
 
 
+def test_half_a_line_of_a_killed_receiver_goes_later(tmp_path: Path) -> None:
+    half = tmp_path / "received-20260101T000000.000000-0001.jsonl"
+    half.write_text('{"resourceSpans": [', "utf-8")
+    with receiving(tmp_path) as server:
+        server.folder.tidy()
+        assert half.exists()
+        os.utime(half, (0, 0))
+        server.folder.tidy()
+        assert not half.exists()
+    assert not parts(tmp_path)
+
+
 def test_what_a_killed_receiver_left_is_recovered(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -207,6 +207,7 @@ def test_a_path_without_files_is_a_quiet_night_after_one_that_found_some(
         ("{\n{\n", "no trace gives a sample (damaged records 2)"),
         (json.dumps({"id": "a", "run_type": "llm"}), "its records look like langsmith"),
         (json.dumps(trace("c") | {"observations": []}), "no sample has 'retrieved_contexts'"),
+        (json.dumps(trace("c") | {"observations": []}), "record it in the spans, which"),
     ],
 )
 def test_wrong_files_are_no_quiet_night(

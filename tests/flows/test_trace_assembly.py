@@ -319,6 +319,13 @@ def test_of_dotted_names_that_clash_the_shorter_stays() -> None:
     assert values.nest({"a.b": None}) == {}
 
 
+def test_a_parent_of_zeros_is_none() -> None:
+    span = {"traceId": "t", "spanId": "1", "parentSpanId": "0" * 16}
+    (found,) = otlp_spans({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}, "t.jsonl:1")
+    assert isinstance(found, Span)
+    assert found.parent_id is None
+
+
 def test_the_first_choice_counts() -> None:
     def choice(index: int, answer: str) -> dict[str, Any]:
         message = '{"role": "assistant", "content": "' + answer + '"}'

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.errors import InputError
 from claimflow.flows.pipeline import limits
 from claimflow.flows.pipeline.schema import TraceFormat
 from claimflow.flows.runner.prepare import prepare
@@ -910,6 +911,22 @@ def test_a_trace_of_a_damaged_file_is_not_new_the_night_after(
     assert "0 of 2 samples; left out: since 2" in capsys.readouterr().out
 
 
+def test_a_trace_whose_line_is_damaged_for_a_night_is_not_new_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = [line(chat(name, "1")) for name in "abc"]
+    config = tmp_path / "traced.yaml"
+    config.write_text(WITHOUT_CONTEXTS.replace("FILE", "'*.jsonl'"), "utf-8")
+    with chdir(tmp_path):
+        for lines in (whole, [whole[0], whole[1][:-9], whole[2]], whole):
+            if lines is not whole:
+                (tmp_path / "new.jsonl").write_text(line(chat("d", "1")), "utf-8")
+            (tmp_path / "t.jsonl").write_text("\n".join(lines), "utf-8")
+            capsys.readouterr()
+            assert main(["run", "traced.yaml"]) == 0
+    assert "0 of 4 samples; left out: since 4" in capsys.readouterr().out
+
+
 def test_no_file_name_forges_a_line_of_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -921,6 +938,11 @@ def test_no_file_name_forges_a_line_of_the_log(
     (told,) = [one for one in caplog.messages if "damaged" in one]
     assert told.startswith("claimflow: warning: a\u241b[31m\u240aINFO forged.jsonl: left out: ")
     assert told.isprintable()
+    (tmp_path / "b\nINFO forged.jsonl").write_text("no record\n", "utf-8")
+    with chdir(tmp_path), pytest.raises(InputError) as caught:
+        prepare(config)
+    assert "\n" not in str(caught.value)
+    assert "b\u240aINFO forged.jsonl: no trace gives a sample" in str(caught.value)
 
 
 def test_what_is_left_out_is_told_before_a_run(
