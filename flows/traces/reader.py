@@ -28,7 +28,15 @@ from claimflow.flows.samples.reader import SampleSource, checked_samples
 from claimflow.flows.samples.records import Format, Record, RecordError
 from claimflow.flows.samples.table_files import read_damaged_csv
 from claimflow.flows.samples.temporary import copies_folder
-from claimflow.flows.traces.assembly import TOO_LARGE, Assembled, assemble
+from claimflow.flows.traces.assembly import (
+    NO_ANSWER,
+    NO_QUESTION,
+    NO_ROOT,
+    TOO_LARGE,
+    UNUSABLE,
+    Assembled,
+    assemble,
+)
 from claimflow.flows.traces.formats import FORMATS, read_spans, trace_format_of
 from claimflow.flows.traces.protobuf import ENDINGS, is_framed, read_protobuf
 from claimflow.flows.traces.received import is_waiting
@@ -48,6 +56,9 @@ if TYPE_CHECKING:
 
 DAMAGED: Final = "damaged records"
 EMPTY: Final = "files without a trace"
+
+_LOST: Final = frozenset({NO_ANSWER, NO_QUESTION, NO_ROOT, NO_RECORD, TOO_LARGE, UNUSABLE})
+"""Why there is no sample although there should be: something is recorded or sent wrongly."""
 AUTO: Final = "auto"
 """Find the format of each file by its records."""
 
@@ -326,10 +337,12 @@ class TraceFiles:
         fine = all(one.spans or EMPTY in one.left_out or one.begun for one in reports)
         if self._faults or not reports or not fine or any(one.used for one in reports):
             return None
+        counts = sum((one.left_out for one in reports), Counter[Reason]())
+        if _LOST & counts.keys():
+            return None
         written = any(one.spans for one in reports)
-        left_out = _counted(sum((one.left_out for one in reports), Counter()))
         why = "no trace gives a sample" if written else f"no traces in {path}"
-        return Quiet(f"{why}; left out: {left_out}", written)
+        return Quiet(f"{why}; left out: {_counted(counts)}", written)
 
 
 def _is_empty(path: Path) -> bool:

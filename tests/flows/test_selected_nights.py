@@ -204,6 +204,8 @@ def test_a_path_without_files_is_a_quiet_night_after_one_that_found_some(
     ("text", "told"),
     [
         ('{"a": 1}', "no known format of traces"),
+        # Contents are not recorded any more.
+        (json.dumps(trace("c") | {"output": None}), "no trace gives a sample (traces without an"),
         ("{\n{\n", "no trace gives a sample (damaged records 2)"),
         (json.dumps({"id": "a", "run_type": "llm"}), "its records look like langsmith"),
         (json.dumps(trace("c") | {"observations": []}), "no sample has 'retrieved_contexts'"),
