@@ -60,7 +60,7 @@ steps:
   faithfulness: {{use: faithfulness}}
   summary: {{use: summarize_scores}}
 gates:
-  faithfulness: {{min: 0.7}}
+  faithfulness: {{min: 0.65}}
 """
 
 
