@@ -18,7 +18,7 @@ from claimflow.flows.store.batches import Batches
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
 from claimflow.flows.store.ledger import Ledger
-from claimflow.flows.store.runs import Coverage, last_whole
+from claimflow.flows.store.runs import Coverage, newest_run_of
 from claimflow.flows.store.store import Store
 
 
@@ -147,8 +147,8 @@ def choose(prepared: Prepared, store: Store, rerun: Rerun) -> StepSelection:
     """
     pipeline = prepared.pipeline
     if prepared.nothing_selected is not None:
-        standing = last_whole(store, pipeline.name) or ""
-        return StepSelection((), nothing_to_do=prepared.nothing_selected, looked_at=standing)
+        standing = newest_run_of(store, pipeline.name) if store.path.is_file() else None
+        return StepSelection((), nothing_to_do=prepared.nothing_selected, looked_at=standing or "")
     run_id, failed = _failed_steps(prepared, store) if rerun.failed else ("", [])
     # Steps that were renamed since are left out.
     failed = [step.name for step in pipeline.steps if step.name in failed]

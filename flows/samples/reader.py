@@ -61,8 +61,8 @@ class SampleSource:
     is the number of samples, `available` the number in the files, and `selection` the options that
     left some out, None where none did. `size` is their bytes in memory and `digest` that of their
     table. `faults` is everything wrong with the input; with faults, samples are missing. They are
-    `incomplete` where the rest of a damaged file was not read. The samples are a copy: files that
-    change later have no effect.
+    `incomplete` where a file is damaged before its end, so that earlier ones may be missing. The
+    samples are a copy: files that change later have no effect.
     """
 
     path: str

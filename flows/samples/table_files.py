@@ -160,8 +160,6 @@ def read_damaged_csv(path: Path) -> Iterator[Record]:
     An empty cell is None, quoted or not. Nothing can be read behind a malformed header.
     """
     header: list[str] = []
-    # A row may be large; the limit is that of the process.
-    csv.field_size_limit(RECORD_BYTES)
     with path.open("rb") as file:
         for line, cells in _split_rows(file):
             if isinstance(cells, RecordError):
@@ -218,6 +216,8 @@ def _split_rows(file: IO[bytes]) -> Iterator[tuple[int, list[str] | RecordError]
 def _cells(row: bytes, *, is_first: bool) -> list[str] | RecordError:
     if len(row) > RECORD_BYTES:
         return TOO_LARGE
+    # A cell may be large. The limit is that of the process, which may be another program's.
+    before = csv.field_size_limit(RECORD_BYTES)
     try:
         text = row.decode("utf-8-sig" if is_first else "utf-8").rstrip("\r\n")
         return next(csv.reader([text], strict=True), [])
@@ -227,6 +227,8 @@ def _cells(row: bytes, *, is_first: bool) -> list[str] | RecordError:
         if "\r" in text and "\n" not in text:
             return _MIXED_LINE_ENDS
         return _ROW_ERRORS["UNQUOTED VALUE"]
+    finally:
+        csv.field_size_limit(before)
 
 
 def _csv_rows(rows: pl.LazyFrame, header: list[str]) -> Iterator[Record]:

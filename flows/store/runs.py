@@ -183,22 +183,6 @@ def recording_end(store: Store, run_id: str, stop: threading.Event) -> Iterator[
         end_run(store, run_id, end.status, end.reason)
 
 
-def last_whole(store: Store, pipeline: str) -> str | None:
-    """The newest run of a pipeline with all samples and steps that has ended, also one that failed.
-
-    None where there is none.
-    """
-    if not store.path.is_file():
-        return None
-    with store.reading() as connection:
-        [(run_id,)] = connection.execute(
-            "SELECT arg_max(run_id, started_at) FROM audit.runs WHERE pipeline = $pipeline "
-            "AND status IN ('done', 'failed') AND selection IS NULL",
-            {"pipeline": pipeline},
-        ).fetchall()
-    return None if run_id is None else str(run_id)
-
-
 def refuse_in_progress(connection: duckdb.DuckDBPyConnection, path: Path, why: str = "") -> None:
     """Raise `StoreBusyError`, with `why` behind it, while a run is in progress."""
     for run_id, host, process in in_progress(connection):

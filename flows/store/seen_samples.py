@@ -2,7 +2,7 @@
 
 Samples are remembered one by one and not by a time: one that arrives late is new whatever its time
 is. The table has at most as many rows as the input of each pipeline has samples, and those that it
-had while a damaged file cannot be read to its end.
+had before one of its files was damaged, until that is whole again.
 """
 
 from typing import NamedTuple

@@ -532,7 +532,7 @@ def read_traces(  # noqa: PLR0913
             copies.mkdir()
             found, more = find_files(path, base, copies, _FILE_FORMATS)
             files |= {file.name: file for file in found}
-            if not found and [one.what for one in more if one.what in NOTHING_THERE]:
+            if not found and any(one.what in NOTHING_THERE for one in more):
                 more = more if is_remote(path) else _nothing_received(base / path, more)
                 missing += more
             faults += more

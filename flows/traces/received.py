@@ -280,8 +280,8 @@ class ReceivedFolder:
         if not _exists(part) and _make_part(segment, part):
             _sync_folder(self.folder)
         # Without a part it has at most the beginning of a line, which was not accepted.
-        stat = (part if _exists(part) else segment).lstat()
-        done = not stat.st_size or time.time() - stat.st_mtime >= _KEPT_SECONDS
+        found = (part if _exists(part) else segment).lstat()
+        done = not found.st_size or time.time() - found.st_mtime >= _KEPT_SECONDS
         if done:
             segment.unlink()
         return done

@@ -85,6 +85,14 @@ def test_cells_are_those_of_a_csv_writer(tmp_path: Path) -> None:
     assert found == expected
 
 
+def test_other_readers_of_csv_keep_their_limit(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEADER}1,chat,{'x' * (before + 1)},Yes.\n", "utf-8")
+    assert ids(read(path)) == ["1"]
+    assert csv.field_size_limit() == before
+
+
 @pytest.mark.parametrize(
     ("header", "what"),
     [

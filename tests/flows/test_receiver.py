@@ -49,6 +49,12 @@ GZIP = gzip.compress(b"{}", mtime=0)
 TOKEN = "a token of the tests"
 
 
+def make_parts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End each segment after one request, and make its part soon."""
+    monkeypatch.setattr(received, "SEGMENT_BYTES", 10)
+    monkeypatch.setattr(received, "_PAUSE", 0.02)
+
+
 def stored(folder: Path) -> list[str]:
     """The ids of the samples in a folder, as a pipeline reads it; none of them twice."""
     source = read_traces([f"{folder.name}/*"], base=folder.parent).samples
@@ -458,8 +464,7 @@ def test_a_full_segment_becomes_a_part_and_goes_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "in"
-    monkeypatch.setattr(received, "SEGMENT_BYTES", 10)
-    monkeypatch.setattr(received, "_PAUSE", 0.02)
+    make_parts_at_once(monkeypatch)
     with receiving(folder) as server:
         post(server.url, export([0]).SerializeToString())
         wait_for(lambda: parts(folder))
@@ -609,8 +614,7 @@ def test_other_users_cannot_read_what_is_received(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "in"
-    monkeypatch.setattr(received, "SEGMENT_BYTES", 10)
-    monkeypatch.setattr(received, "_PAUSE", 0.02)
+    make_parts_at_once(monkeypatch)
     with receiving(folder) as server:
         assert post(server.url, export([0]).SerializeToString()).status == 200
         wait_for(lambda: parts(folder))
@@ -753,8 +757,7 @@ def test_a_part_that_cannot_be_made_leaves_its_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "in"
-    monkeypatch.setattr(received, "SEGMENT_BYTES", 10)
-    monkeypatch.setattr(received, "_PAUSE", 0.02)
+    make_parts_at_once(monkeypatch)
 
     def full(*_: object) -> bool:
         failed.set()

@@ -174,7 +174,7 @@ def test_a_path_without_files_is_a_quiet_night_after_one_that_found_some(
     kept: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def forget() -> str:
-        """The files are gone, or hold nothing; what is said of it."""
+        """Remove the files, or empty them; returns what a run says of that."""
         if kept:
             write("1.jsonl")
             return "no traces in traces/*.jsonl; left out: files without a trace 1"

@@ -16,7 +16,8 @@ from tests.benchmarks.training.examples import Example, Label
 _PAIR: Final = 25.6
 """Tokens that a batch has for each of its pairs, at least, so that none has too many pairs."""
 
-_CLS, _SEP, _FULL_STOP = 101, 102, 1012
+CLS, SEP = 101, 102
+_FULL_STOP = 1012
 _ENDS: Final = frozenset({_FULL_STOP, 999, 1029, 1000})
 """The tokens `.`, `!`, `?` and `"`."""
 
@@ -92,7 +93,7 @@ class EncodedExamples:
         among = self._examples[number].among
         if random and random.random() < among and len(premise) < room - _ROOM:
             premise = self._among_others(premise, room, random)
-        ids = (_CLS, *premise[:room], _SEP, *claim, _SEP)
+        ids = (CLS, *premise[:room], SEP, *claim, SEP)
         return EncodedPair(ids, len(ids) - len(claim) - 1)
 
     def _among_others(self, premise: list[int], room: int, random: Random) -> list[int]:

@@ -20,12 +20,11 @@ from torch.nn import functional
 from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel
 
 from claimflow.flows.models.entailment.model import EncodedPair
+from tests.benchmarks.training.encoding import CLS, SEP
 from tests.benchmarks.training.graph import ARC, LABEL, WIDTH
 from tests.benchmarks.training.official import Official, OfficialLarge
 
 CLASSES = ("entailed", "contradicted", "neutral")
-
-_CLS, _SEP = 101, 102
 
 
 class CrossEncoder(torch.nn.Module, ABC):
@@ -102,7 +101,7 @@ class LargeNetwork(CrossEncoder):
 
     def encode(self, ids: torch.Tensor, kinds: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Vectors (pairs, tokens, width) of what `padded` gives."""
-        special = torch.where(ids == _CLS, 0, torch.where(ids == _SEP, 2, ids + 4))
+        special = torch.where(ids == CLS, 0, torch.where(ids == SEP, 2, ids + 4))
         words = self.mpnet.embeddings.word_embeddings(special.masked_fill(mask == 0, 1))
         read = self.mpnet(inputs_embeds=words + self.kinds[kinds], attention_mask=mask)
         return read.last_hidden_state

@@ -162,9 +162,9 @@ def swapped(source: Source, random: Random) -> Iterator[str]:
     """Claims with the predicate of a claim on another subject."""
     parts = [match.groups() for match in map(_PREDICATE.match, source.claims) if match]
     for subject, verb, rest in _shuffled(parts, random):
-        own = _words(subject)
+        own = words_of(subject)
         for other, other_verb, other_rest in parts:
-            theirs = _words(other)
+            theirs = words_of(other)
             same = own & theirs - _SMALL_WORDS or (own | theirs) & _PRONOUNS
             if verb == other_verb and rest != other_rest and not same:
                 claim = f"{subject} {verb} {other_rest}"
@@ -173,7 +173,8 @@ def swapped(source: Source, random: Random) -> Iterator[str]:
                 break
 
 
-def _words(text: str) -> set[str]:
+def words_of(text: str) -> set[str]:
+    """The distinct words of a text, in lower case."""
     return set(re.findall(r"\w+", text.lower()))
 
 

@@ -6,7 +6,6 @@ with others and shortened. What such a pair should be called is often not known,
 teachers are asked.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -17,7 +16,7 @@ from claimflow.stages.claim_rules.decompose import decompose
 from claimflow.stages.text.sentences import Span, split_sentences
 from tests.benchmarks.training import changes
 from tests.benchmarks.training.examples import FURTHER, Labelled, read_labelled
-from tests.benchmarks.training.read_claims import Source, number_of_premise, swapped
+from tests.benchmarks.training.read_claims import Source, number_of_premise, swapped, words_of
 
 _READ: Final = {
     "wice_claim.dev": (349, 30), "realsumm_scu.test": (1112, 6),
@@ -115,8 +114,8 @@ def _pairs(
         for claim in random.sample(claims, min(4, len(claims))):
             yield premise, claim
         for claim in random.sample(claims, min(3, len(claims))):
-            words = _words(claim)
-            rest = premise.replace(max(sentences, key=lambda s: len(words & _words(s))), " ")
+            words = words_of(claim)
+            rest = premise.replace(max(sentences, key=lambda s: len(words & words_of(s))), " ")
             if len(rest.strip()) > 40:
                 yield rest, claim
         for claim in list(swapped(Source(read.source, premise, claims), random))[:2]:
@@ -124,8 +123,8 @@ def _pairs(
         for claim in random.sample(claims, min(5, len(claims))):
             yield premise, _changed(claim, premise, names, random)
         near = random.sample(others, min(60, len(others)))
-        words = _words(text)
-        near.sort(key=lambda claim: -len(_words(claim) & words) / (len(_words(claim)) + 1))
+        words = words_of(text)
+        near.sort(key=lambda claim: -len(words_of(claim) & words) / (len(words_of(claim)) + 1))
         for claim in near[:2]:
             yield premise, claim
         if len(claims) > 1:
@@ -159,16 +158,12 @@ def _exchanged(rows: Sequence[Labelled], random: Random) -> Iterator[tuple[str, 
         own = [row for row in rows if row.source == source]
         # In the order of the rows: that of a set differs from run to run.
         premises = list(dict.fromkeys(row.premise for row in own))
-        words = [_words(premise) for premise in premises]
+        words = [words_of(premise) for premise in premises]
         for row in random.sample(own, min(1_500, len(own))):
-            wanted = _words(row.claim)
+            wanted = words_of(row.claim)
             drawn = random.sample(range(len(premises)), min(200, len(premises)))
             others = [number for number in drawn if premises[number] != row.premise]
             if others:
                 yield premises[max(others, key=lambda n: len(wanted & words[n]))], row.claim
             rule = random.choice([changes.opposite, changes.denied])
             yield row.premise, rule(row.claim, random)
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.lower()))
