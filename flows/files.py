@@ -1,5 +1,6 @@
 """Checks of paths and of writing, bounded reading, and SHA-256 digests of files."""
 
+import csv
 import hashlib
 import io
 import os
@@ -35,6 +36,19 @@ def is_file(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Whether `path` is a folder; False for a name that no folder can have."""
     return path_exists(path) and path.is_dir()
+
+
+@contextmanager
+def large_csv_cells(characters: int) -> Iterator[None]:
+    """Let Python's CSV readers take cells of so many characters inside.
+
+    The limit belongs to the process, which may be another program's: it is as before afterwards.
+    """
+    before = csv.field_size_limit(characters)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def path_fault(place: str, value: Any, hint: str) -> Fault | None:

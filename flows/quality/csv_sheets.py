@@ -14,7 +14,7 @@ from typing import Final, Generic, NamedTuple, NoReturn, TypeVar
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.files import similar_file
+from claimflow.flows.files import large_csv_cells, similar_file
 
 Problem = tuple[str, str]
 """What is wrong with a row, and what would be right."""
@@ -143,9 +143,9 @@ def _read_csv(path: Path) -> tuple[_Header, list[SheetRow]]:
     except UnicodeDecodeError as error:
         what, hint = "is not UTF-8", "save it as CSV in UTF-8"
         raise InputError([Fault(str(path), what, hint)]) from error
-    csv.field_size_limit(_MAX_CELL_CHARACTERS)
     try:
-        lines = list(_numbered_rows(text))
+        with large_csv_cells(_MAX_CELL_CHARACTERS):
+            lines = list(_numbered_rows(text))
     except csv.Error as error:
         what, hint = f"is broken CSV ({error})", "save it as CSV in UTF-8"
         raise InputError([Fault(str(path), what, hint)]) from error

@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 import duckdb
 import polars as pl
 
+from claimflow.flows.files import large_csv_cells
 from claimflow.flows.pipeline.limits import RECORD_BYTES
 from claimflow.flows.samples.records import (
     NOT_UTF8,
@@ -216,19 +217,16 @@ def _split_rows(file: IO[bytes]) -> Iterator[tuple[int, list[str] | RecordError]
 def _cells(row: bytes, *, is_first: bool) -> list[str] | RecordError:
     if len(row) > RECORD_BYTES:
         return TOO_LARGE
-    # A cell may be large. The limit is that of the process, which may be another program's.
-    before = csv.field_size_limit(RECORD_BYTES)
     try:
         text = row.decode("utf-8-sig" if is_first else "utf-8").rstrip("\r\n")
-        return next(csv.reader([text], strict=True), [])
+        with large_csv_cells(RECORD_BYTES):
+            return next(csv.reader([text], strict=True), [])
     except UnicodeDecodeError:
         return NOT_UTF8
     except csv.Error:
         if "\r" in text and "\n" not in text:
             return _MIXED_LINE_ENDS
         return _ROW_ERRORS["UNQUOTED VALUE"]
-    finally:
-        csv.field_size_limit(before)
 
 
 def _csv_rows(rows: pl.LazyFrame, header: list[str]) -> Iterator[Record]:

@@ -220,6 +220,15 @@ def test_the_line_of_excel_that_names_the_delimiter_is_left_out(
     assert (row.line, row.cell("claim")) == (3, "one, two, three, four, five")
 
 
+def test_a_large_cell_is_read_and_the_limit_of_other_readers_stays(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    path = tmp_path / "s.csv"
+    path.write_text(f"sample_id,step,claim_id,claim\na,s,,{'x' * (before + 1)}\n", "utf-8")
+    [row] = read_sheet(path, LAYOUTS).rows
+    assert len(row.cell("claim")) == before + 1
+    assert csv.field_size_limit() == before
+
+
 def test_an_unchanged_sheet_has_no_corrections(store: Store, run_id: str) -> None:
     kinds: tuple[Kind, ...] = ("claims", "verdicts")
     for kind in kinds:

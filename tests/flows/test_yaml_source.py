@@ -144,7 +144,7 @@ def test_a_name_with_a_null_character_and_the_hint_of_a_schedules_file() -> None
     with pytest.raises(InputError) as caught:
         load_yaml(Path("a\0b.yaml"), what="a schedules file")
     assert str(caught.value) == (
-        "a\0b.yaml: cannot be read (embedded null byte); name a schedules file"
+        "a\N{SYMBOL FOR NULL}b.yaml: cannot be read (embedded null byte); name a schedules file"
     )
 
 
