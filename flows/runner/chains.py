@@ -1,30 +1,17 @@
 """Chains: a step that workers make, and the steps that they make with it from the same samples."""
 
 import threading
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from itertools import chain
-from typing import Any, NamedTuple
 
 import polars as pl
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.embedded_models import make_with_parser
 from claimflow.flows.runner.incremental import SAMPLES
-from claimflow.flows.runner.make import is_importable, make_table
+from claimflow.flows.runner.make import Link, is_importable
 from claimflow.flows.samples.buffer import TableQueue
 from claimflow.flows.store.artifacts import Artifact
-from claimflow.stages.base import Stage
-from claimflow.stages.tables import content_columns
-
-
-class Link(NamedTuple):
-    """A step of a chain as a worker gets it; `source` is the digest that its source must have."""
-
-    name: str
-    stage: Stage
-    inputs: Mapping[str, str]
-    source: str | None
 
 
 def link(step: Step) -> Link:
@@ -61,39 +48,6 @@ def sample_columns(steps: Iterable[Step]) -> tuple[str, ...]:
     """The columns of the samples that the steps read; empty for all of them."""
     of_each = [step.stage.columns_of(SAMPLES) for step in steps]
     return tuple(dict.fromkeys(chain.from_iterable(of_each))) if all(of_each) else ()
-
-
-def make_chain(
-    links: Sequence[Link], tables: Mapping[str, Any], parsers: Mapping[str, dict[str, Any]]
-) -> list[pl.DataFrame]:
-    """Run on a worker: the tables of the steps of a chain, by `tables` of samples by input.
-
-    `parsers` has the identity of the parser by the name of the tool, of the first step alone. The
-    list ends before a step that fails: it is made again by itself, where its error is told.
-    """
-    first, *others = links
-    given = _columns(first, tables)
-    work = make_with_parser if parsers else make_table
-    found = [work(first.stage, given, parsers, first.source)]
-    made: dict[str, pl.DataFrame] = {**tables, first.name: found[0]}
-    for one in others:
-        try:
-            given = _columns(one, {name: made[wire] for name, wire in one.inputs.items()})
-            made[one.name] = make_table(one.stage, given, {}, one.source)
-        except Exception:
-            break
-        found.append(made[one.name])
-    return found
-
-
-def _columns(one: Link, tables: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
-    """The columns of each table that a stage gets of a stored one."""
-    return {
-        name: table.select(
-            one.stage.columns_of(name) or content_columns(one.stage.inputs[name].row)
-        )
-        for name, table in tables.items()
-    }
 
 
 class MadeAhead:

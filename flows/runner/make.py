@@ -1,8 +1,11 @@
-"""Run a stage on its inputs; what a stage of another package raises becomes failed rows."""
+"""Run a stage, or a chain of stages, on its inputs.
+
+What a stage of another package raises becomes failed rows.
+"""
 
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -19,7 +22,7 @@ from claimflow.flows.judge.environment_secrets import without_secrets
 from claimflow.stages.base import Stage
 from claimflow.stages.plugins import describe
 from claimflow.stages.rows import Claim, Score, Similarity, Verdict, content_key
-from claimflow.stages.tables import TableError, build
+from claimflow.stages.tables import TableError, build, content_columns
 
 _OURS: Final = (
     InputError,
@@ -69,6 +72,52 @@ def run_stage(stage: Stage, tables: Mapping[str, Any], tools: Mapping[str, Any])
     return (
         stage.run(**tables, **tools) if stage.source is None else make_table(stage, tables, tools)
     )
+
+
+class Link(NamedTuple):
+    """A step of a chain as a worker gets it; `source` is the digest that its source must have."""
+
+    name: str
+    stage: Stage
+    inputs: Mapping[str, str]
+    source: str | None
+
+
+def make_chain(
+    links: Sequence[Link], tables: Mapping[str, Any], parsers: Mapping[str, dict[str, Any]]
+) -> list[pl.DataFrame]:
+    """Run on a worker: the tables of the steps of a chain, by `tables` of samples by input.
+
+    `parsers` has the identity of the parser by the name of the tool, of the first step alone. The
+    list ends before a step that fails: it is made again by itself, where its error is told.
+    """
+    first, *others = links
+    # Imported where a worker parses: the models take longer to import than the rest.
+    if parsers:
+        from claimflow.flows.runner.embedded_models import make_with_parser as work
+    else:
+        work = make_table
+    given = _columns(first, tables)
+    found = [work(first.stage, given, parsers, first.source)]
+    made: dict[str, pl.DataFrame] = {**tables, first.name: found[0]}
+    for one in others:
+        try:
+            given = _columns(one, {name: made[wire] for name, wire in one.inputs.items()})
+            made[one.name] = make_table(one.stage, given, {}, one.source)
+        except Exception:
+            break
+        found.append(made[one.name])
+    return found
+
+
+def _columns(one: Link, tables: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
+    """The columns of each table that a stage gets of a stored one."""
+    return {
+        name: table.select(
+            one.stage.columns_of(name) or content_columns(one.stage.inputs[name].row)
+        )
+        for name, table in tables.items()
+    }
 
 
 def is_importable(stage: Stage) -> bool:

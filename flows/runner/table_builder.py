@@ -13,14 +13,20 @@ import polars as pl
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge.sharing import PART
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.chains import Link, MadeAhead, link, make_chain, sample_columns
+from claimflow.flows.runner.chains import MadeAhead, link, sample_columns
 from claimflow.flows.runner.incremental import (
     SAMPLES,
     IncrementalTable,
     can_reuse_rows,
     unchanged_samples,
 )
-from claimflow.flows.runner.make import StageFailedError, is_importable, make_table
+from claimflow.flows.runner.make import (
+    Link,
+    StageFailedError,
+    is_importable,
+    make_chain,
+    make_table,
+)
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.prepare import SHARD
 from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment, StoppableParser
@@ -46,6 +52,9 @@ GROUP: Final = 5
 AT_ONCE: Final = 10
 """Parts made in one call: their rows fill whole row groups, which DuckDB writes to its file
 directly and not to its log first."""
+
+_GROUP_BYTES: Final = 16 << 20
+"""Bytes of parts that are written at once at most: writing needs several times as much memory."""
 
 _PARSED: Final = 100
 """Samples that a worker parses at once, in a few seconds."""
@@ -290,7 +299,7 @@ class TableBuilder:
         self, writer: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
     ) -> Artifact:
         done = 0
-        for group in self._until_stopped(_grouped(parts, size)):
+        for group in self._until_stopped(_grouped_parts(parts, size)):
             writer.add(done, *group)
             for _ in group:
                 done += 1
@@ -302,6 +311,18 @@ class TableBuilder:
             if self._stop.is_set():
                 raise StoppedError
             yield item
+
+
+def _grouped_parts(parts: Iterable[pl.DataFrame], size: int) -> Iterator[list[pl.DataFrame]]:
+    """`parts` in lists of `size`, or of fewer that are `_GROUP_BYTES` together."""
+    group: list[pl.DataFrame] = []
+    for part in parts:
+        group.append(part)
+        if len(group) == size or sum(one.estimated_size() for one in group) > _GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def _grouped(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

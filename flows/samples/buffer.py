@@ -63,15 +63,13 @@ class TableQueue:
 
     def add(self, table: pl.DataFrame) -> None:
         """Add a table."""
-        packed = io.BytesIO()
-        table.write_ipc_stream(packed)
-        size = packed.getbuffer().nbytes
-        file: IO[bytes] = packed
+        size = int(table.estimated_size())
+        file: IO[bytes] = io.BytesIO()
         if self._in_memory + size > _SPILL_BYTES:
             # The reader closes it.
             file = tempfile.TemporaryFile()  # noqa: SIM115
-            file.write(packed.getbuffer())
             size = 0
+        table.write_ipc_stream(file)
         with self._changed:
             self._waiting.append((file, size))
             self._in_memory += size

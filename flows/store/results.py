@@ -197,12 +197,17 @@ def lowest_samples(store: Store, run_id: str, count: int) -> pl.DataFrame:
     return _read(
         store,
         f"""
+        -- The texts of these samples alone: those of all may be gigabytes.
+        WITH lowest AS (
+          SELECT sample_id, claim_mean, mean FROM ({sample_means("score")})
+          ORDER BY claim_mean NULLS LAST, mean, sample_id LIMIT $count
+        )
         SELECT sample_id, coalesce(claim_mean, mean) AS mean, claim_mean IS NOT NULL AS by_claims,
                user_input, response
-        FROM ({sample_means("score")})
+        FROM lowest
         JOIN (SELECT sample_id, user_input, response FROM samples WHERE run_id = $run)
              USING (sample_id)
-        ORDER BY claim_mean NULLS LAST, mean, sample_id LIMIT $count
+        ORDER BY claim_mean NULLS LAST, lowest.mean, sample_id
         """,
         run=run_id,
         count=count,

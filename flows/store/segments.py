@@ -200,14 +200,36 @@ def _cut(
         "shard", _PLACE, maintain_order=True
     )
     of_each = rows.group_by("shard", _PLACE, maintain_order=True).len()
-    digests = pl.Series("digest", list(_digests(row, rows, of_each["len"])), pl.String)
+    digests = pl.Series("digest", list(_digests(row, rows, of_each["len"].to_list())), pl.String)
     digested = of_each.select("shard", _PLACE, digests)
     return rows, segments.join(digested, on=["shard", _PLACE], how="left", maintain_order="left")
 
 
-def _digests(row: type[Row], rows: pl.DataFrame, lengths: Iterable[int]) -> Iterator[str]:
+_SEGMENTS_AT_ONCE: Final = 1_000
+"""Segments whose rows are in memory as JSON at the same time."""
+
+
+def _digests(row: type[Row], rows: pl.DataFrame, lengths: Sequence[int]) -> Iterator[str]:
     """The digest of each segment over all columns of its rows; `lengths` are their numbers."""
-    # A column that a later version adds holds NULL in older rows, and must not change digests.
+    start = 0
+    for first in range(0, len(lengths), _SEGMENTS_AT_ONCE):
+        of_each = lengths[first : first + _SEGMENTS_AT_ONCE]
+        lines = _as_json_lines(row, rows.slice(start, sum(of_each)))
+        start += sum(of_each)
+        begin = 0
+        for length in of_each:
+            end = begin
+            for _ in range(length):
+                end = lines.index(b"\n", end) + 1
+            yield hashlib.blake2b(lines[begin : end - 1], digest_size=16).hexdigest()
+            begin = end
+
+
+def _as_json_lines(row: type[Row], rows: pl.DataFrame) -> bytes:
+    """A line of JSON for each row, without fields that are NULL, but for the first.
+
+    A column that a later version adds holds NULL in older rows, and must not change digests.
+    """
     first, *others = row.model_fields
     nulls = {name: rows[name].null_count() for name in others}
     written = io.BytesIO()
@@ -217,12 +239,7 @@ def _digests(row: type[Row], rows: pl.DataFrame, lengths: Iterable[int]) -> Iter
     for name in others:
         if 0 < nulls[name] < rows.height:
             content = content.replace(f',"{name}":null'.encode(), b"")
-    lines = content.split(b"\n")
-    start = 0
-    for length in lengths:
-        of_segment = b"\n".join(lines[start : start + length])
-        yield hashlib.blake2b(of_segment, digest_size=16).hexdigest()
-        start += length
+    return content
 
 
 def _numbered(
@@ -262,7 +279,7 @@ LEFT JOIN stored AS own ON own.segment = {_OWN}
 def segment_digests(row: type[Row], rows: pl.DataFrame) -> pl.DataFrame:
     """The columns `segment` and `digest` of rows with their `segment`, in the order of a table."""
     lengths = rows.group_by("segment", maintain_order=True).len()
-    digests = pl.Series("digest", list(_digests(row, rows, lengths["len"])), pl.String)
+    digests = pl.Series("digest", list(_digests(row, rows, lengths["len"].to_list())), pl.String)
     return lengths.select("segment", digests)
 
 

@@ -13,7 +13,8 @@ from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner import table_builder
-from claimflow.flows.runner.chains import MadeAhead, followers, link, make_chain, sample_columns
+from claimflow.flows.runner.chains import MadeAhead, followers, link, sample_columns
+from claimflow.flows.runner.make import make_chain
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.runner.workers import local
 from claimflow.flows.store.arrow import read_table

@@ -100,6 +100,27 @@ def test_rows_are_read_as_they_were_written(store: Store) -> None:
         assert read_table(connection, query, segment=1).equals(samples)
 
 
+def test_row_groups_are_small_and_those_of_an_earlier_release_stay(store: Store) -> None:
+    rows = pl.DataFrame({"segment": range(30_000), "digest": "0" * 32})
+    with duckdb.connect(str(store.path)) as connection:
+        insert(connection, "audit.segments", rows, kind="samples")
+    for _ in range(3):
+        with store.writing() as connection:
+            insert(connection, "audit.segments", rows.head(10_000), kind="claims")
+    with store.reading() as connection:
+        groups = connection.execute(
+            "SELECT sum(count)::INTEGER FROM pragma_storage_info('audit.segments') "
+            "WHERE column_name = 'kind' AND segment_type <> 'VALIDITY' "
+            "GROUP BY row_group_id ORDER BY row_group_id"
+        ).fetchall()
+        kinds = "SELECT kind, count(*), sum(segment) FROM audit.segments GROUP BY kind ORDER BY 1"
+        found = connection.execute(kinds).fetchall()
+    (of_before,), *others = groups
+    assert of_before == 30_000
+    assert max(rows for (rows,) in others) <= 16_384
+    assert found == [("claims", 30_000, 3 * 49_995_000), ("samples", 30_000, 449_985_000)]
+
+
 def test_an_error_while_writing_rolls_everything_back(store: Store) -> None:
     with pytest.raises(RuntimeError), store.writing() as connection:
         connection.execute("CREATE TABLE half (a INTEGER)")

@@ -2,11 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.pipeline.schema import WorkersSetting
 from claimflow.stages.base import Stage
+
+if TYPE_CHECKING:
+    # The schema loads all stages, of which a worker needs a few.
+    from claimflow.flows.pipeline.schema import WorkersSetting
 
 Made = TypeVar("Made")
 
@@ -46,7 +49,7 @@ class Workers(Protocol):
 
 
 def open_workers(
-    setting: WorkersSetting,
+    setting: "WorkersSetting",
     stop: threading.Event,
     place: Callable[[str], str],
     stages: Iterable[Stage] = (),
