@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -48,6 +48,7 @@ class Asking:
         batches: Callable[[Mapping[Item, str]], Iterator[Sequence[Item]]],
         ask: Callable[[Sequence[Item]], Awaitable[None]],
         recall: Callable[[Mapping[Item, str]], Awaitable[Collection[Item]]],
+        together: Hashable = None,
     ) -> None:
         """Call `ask` with each of `batches` of the items that are `missing` (item -> ledger key).
 
@@ -55,7 +56,7 @@ class Asking:
         when that run has them: `recall` takes over those of some items, and returns the items that
         had one. What then is still missing, because that run failed or was killed, is asked. With
         `fresh` no reply of another run is used. `changes` is what `changes()` returned before the
-        ledger was read. Raises what `WorkerPool.work_through` raises.
+        ledger was read, `together` is for the pool. Raises what `WorkerPool.work_through` raises.
         """
         left = dict(missing)
         put_off: dict[Item, str] = {}
@@ -92,7 +93,8 @@ class Asking:
         while todo:
             before = len(todo)
             put_off.clear()
-            await pool.work_through(batches(todo), partial(ask_batch, waited=waited))
+            asked = partial(ask_batch, waited=waited)
+            await pool.work_through(batches(todo), asked, together=together)
             todo = {item: key for item, key in put_off.items() if item in left}
             pause = _FIRST_PAUSE if len(todo) < before else min(2 * pause, _LONGEST_PAUSE)
             if todo:

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -28,6 +29,10 @@ Answer = Reply | Failure
 
 FINAL: Final = frozenset({"refused", "too_long"})
 """Failures that are kept as answers: asking the same question again would fail in the same way."""
+
+
+PART: ContextVar[int] = ContextVar("PART", default=0)
+"""The part of the samples that a thread makes rows of, where parts are made at the same time."""
 
 
 class LedgerAnswers:
@@ -152,7 +157,7 @@ class EndpointJudge:
         for step, questions in questions_of.items():
             for question in dict.fromkeys(questions):
                 steps[question] = (*steps.get(question, ()), step)
-        asked = _Asked(self._client, form, steps, since)
+        asked = _Asked(self._client, form, steps, since, together=(*questions_of, PART.get()))
         return known | self._session.loop.run(
             self._answer_missing(missing, asked, finished, changes, submitted)
         )
@@ -222,6 +227,7 @@ class EndpointJudge:
                 batches=partial(_group, submitted=submitted, form=form, keys=ours),
                 ask=answer_batch,
                 recall=recall,
+                together=asked.together,
             )
             answers = {question: self._in_flight[key].result() for question, key in ours.items()}
             for question, answer in elsewhere.items():
@@ -288,12 +294,16 @@ def _group(
 
 
 class _Asked(NamedTuple):
-    """One call of `ask_together`: how it asks, and the steps that ask each question."""
+    """One call of `ask_together`: how it asks, and the steps that ask each question.
+
+    Of the votes of the same steps on a part of the samples `together` is the same.
+    """
 
     client: JudgeClient
     form: Form
     steps: Mapping[Question, tuple[str, ...]]
     since: datetime | None
+    together: tuple[str | int, ...]
 
     def by_step(self, questions: Iterable[Question]) -> Counter[str]:
         """How many of `questions` each step asks, in the order of their first question."""

@@ -4,13 +4,12 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
 from claimflow.flows.errors import StoppedError
-from claimflow.flows.judge.judge import Answer, EndpointJudge
+from claimflow.flows.judge.judge import PART, Answer, EndpointJudge
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.stages.tools import Form, Question
 
@@ -36,10 +35,6 @@ def steps_that_share(steps: Iterable[Step]) -> list[list[str]]:
             key = type(step.stage), step.judges, before[step.name]
             groups.setdefault(key, []).append(step.name)
     return [names for names in groups.values() if len(names) > 1]
-
-
-PART: ContextVar[int] = ContextVar("PART", default=0)
-"""The part of the samples that a thread makes rows of, where parts are made at the same time."""
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -23,17 +23,23 @@ class WorkerPool:
 
     Work begins in the order of the calls of `work_through`, each when the last item of the one
     before is taken: so the rows of a part of the samples can be made while the next part is asked
-    about. Used by the coroutines of one loop.
+    about. Calls in succession with the same `together`, such as the votes of a step, go on side by
+    side: where a budget ends, what was asked has all of its votes. Used by the coroutines of one
+    loop.
     """
 
     def __init__(self, most: int, stop: threading.Event) -> None:
         self._most = most
         self._stop = stop
         self._broken: Exception | None = None
-        self._last_turn: asyncio.Event | None = None
+        self._turn: _Turn | None = None
 
     async def work_through(
-        self, items: Iterator[WorkItem], handle: Callable[[WorkItem], Awaitable[None]]
+        self,
+        items: Iterator[WorkItem],
+        handle: Callable[[WorkItem], Awaitable[None]],
+        *,
+        together: Hashable = None,
     ) -> None:
         """Call `handle` for each of `items`, which the workers take one after the other.
 
@@ -41,9 +47,11 @@ class WorkerPool:
         stop, else the first error of any `handle`.
         """
 
-        before, turn = self._last_turn, asyncio.Event()
-        self._last_turn = turn
-        taken = _until_last(items, turn.set)
+        turn = self._turn
+        if turn is None or not turn.takes(together):
+            turn = self._turn = _Turn(together, after=turn)
+        leave = turn.join()
+        taken = _until_last(items, leave)
 
         async def work() -> None:
             # An error raised here would cancel the calls of the other workers.
@@ -58,8 +66,8 @@ class WorkerPool:
                 self._broken = self._broken or error
 
         async def all_work() -> None:
-            if before is not None:
-                await before.wait()
+            if turn.before is not None:
+                await turn.before.wait()
             async with asyncio.TaskGroup() as workers:
                 for _ in range(self._most):
                     workers.create_task(work())
@@ -67,7 +75,7 @@ class WorkerPool:
         try:
             await self.wait_for(all_work())
         finally:
-            turn.set()
+            leave()
 
     async def wait_for(self, awaitable: Awaitable[Result]) -> Result:
         """The result of `awaitable`.
@@ -89,6 +97,35 @@ class WorkerPool:
 
     def _is_ending(self) -> bool:
         return self._stop.is_set() or self._broken is not None
+
+
+class _Turn:
+    """Calls of `work_through` that go on side by side: their work begins when `before` is set.
+
+    `is_over` is set when the last item of each is taken.
+    """
+
+    def __init__(self, together: Hashable, *, after: "_Turn | None") -> None:
+        self.before: asyncio.Event | None = None if after is None else after.is_over
+        self.is_over: asyncio.Event = asyncio.Event()
+        self._together = together
+        self._open = set[object]()
+
+    def takes(self, together: Hashable) -> bool:
+        """Whether a further call belongs to this turn."""
+        return together is not None and together == self._together and not self.is_over.is_set()
+
+    def join(self) -> Callable[[], None]:
+        """Add a call; returns what to call, once or more often, when its last item is taken."""
+        call = object()
+        self._open.add(call)
+
+        def leave() -> None:
+            self._open.discard(call)
+            if not self._open:
+                self.is_over.set()
+
+        return leave
 
 
 def _until_last(items: Iterator[WorkItem], last_taken: Callable[[], None]) -> Iterator[WorkItem]:

@@ -4,7 +4,7 @@ What a stage of another package raises becomes failed rows.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -92,11 +92,12 @@ def make_chain(
     list ends before a step that fails: it is made again by itself, where its error is told.
     """
     first, *others = links
-    # Imported where a worker parses: the models take longer to import than the rest.
+    work: Callable[..., pl.DataFrame] = make_table
     if parsers:
-        from claimflow.flows.runner.embedded_models import make_with_parser as work
-    else:
-        work = make_table
+        # Here: the models take longer to import than the rest.
+        from claimflow.flows.runner.embedded_models import make_with_parser
+
+        work = make_with_parser
     given = _columns(first, tables)
     found = [work(first.stage, given, parsers, first.source)]
     made: dict[str, pl.DataFrame] = {**tables, first.name: found[0]}

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import polars as pl
 
 from claimflow.flows.errors import StoppedError
-from claimflow.flows.judge.sharing import PART
+from claimflow.flows.judge.judge import PART
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.chains import MadeAhead, link, sample_columns
 from claimflow.flows.runner.incremental import (

@@ -12,8 +12,9 @@ import pytest
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoppedError
+from claimflow.flows.judge.judge import PART
 from claimflow.flows.judge.panel import JudgePanel
-from claimflow.flows.judge.sharing import PART, SharingJudge, StepGroup, steps_that_share
+from claimflow.flows.judge.sharing import SharingJudge, StepGroup, steps_that_share
 from claimflow.flows.runner.estimate import estimate
 from claimflow.flows.runner.plan import plan
 from claimflow.flows.runner.prepare import prepare

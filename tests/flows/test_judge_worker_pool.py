@@ -160,6 +160,31 @@ def test_work_begins_when_the_last_item_of_the_one_before_is_taken() -> None:
     assert events.index("end b2") < events.index("end a3")
 
 
+def test_votes_go_on_side_by_side_and_what_follows_begins_after_their_last_items() -> None:
+    events: list[str] = []
+
+    async def run() -> None:
+        pool = WorkerPool(1, threading.Event())
+
+        async def handle(item: str) -> None:
+            events.append(item)
+            await asyncio.sleep(0.01)
+
+        async with asyncio.TaskGroup() as all_work:
+            for name, together in (("a", "x"), ("b", "x"), ("c", "y"), ("d", None), ("e", None)):
+                items = iter([f"{name}{number}" for number in range(4)])
+                all_work.create_task(pool.work_through(items, handle, together=together))
+                await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+    votes = [item for item in events if item[0] in "ab"]
+    assert votes == [f"{name}{number}" for number in range(4) for name in "ab"]
+    first_of = {name: events.index(f"{name}0") for name in "cde"}
+    assert first_of["c"] > max(events.index("a3"), events.index("b3"))
+    assert first_of["d"] > events.index("c3")
+    assert first_of["e"] > events.index("d3")
+
+
 def test_work_that_breaks_off_lets_the_next_begin() -> None:
     stopped = threading.Event()
 

@@ -163,6 +163,22 @@ def test_a_plan_names_the_judge_whose_budget_is_too_small(
     assert lines[-1].startswith("the budget of third would not suffice")
 
 
+def test_a_budget_gives_the_first_claims_all_of_their_votes(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write("abcdefgh", steps=steps(3), budget_calls=9, max_concurrency=1)
+        judged.run()
+        assert endpoint.hits == 9
+        decided = {name for name, labels in judged.verdicts().items() if labels == LABELS}
+        assert decided == {"a", "b", "c"}
+
+        # All that was paid for counts in the next run.
+        judged.write("abcdefgh", steps=steps(3))
+        judged.run()
+        assert endpoint.hits == 15
+    assert judged.verdicts() == dict.fromkeys("abcdefgh", LABELS)
+
+
 def test_unstable_claims_are_listed_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
