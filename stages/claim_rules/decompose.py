@@ -43,6 +43,7 @@ from claimflow.stages.claim_rules.split import split_sentence
 from claimflow.stages.claim_rules.tags import tag
 from claimflow.stages.claim_rules.tokens import (
     Clause,
+    capitalized,
     render,
     source_span,
     text_of,
@@ -119,7 +120,7 @@ class _Draft(NamedTuple):
         """A claim of the sentence as one of the text."""
         if self.reworded:
             return claim._replace(start=self.place.start, end=self.place.end)
-        return _marked(claim._replace(claim=_capital(claim.claim))) if self.cut else claim
+        return _marked(claim._replace(claim=capitalized(claim.claim))) if self.cut else claim
 
 
 _STOP_IN_QUOTATION: Final = re.compile(r"(?<=\w)\.(?=[\"”]$)")
@@ -348,10 +349,6 @@ def _question(context: Context) -> str:
 def _clause(question: str) -> Clause:
     """The words of a question that is not too long to be one."""
     return tag(tokenize(question, 0, len(question))) if len(question) <= _LONGEST else ()
-
-
-def _capital(claim: str) -> str:
-    return claim[:1].upper() + claim[1:]
 
 
 def _drafts_of(

@@ -13,7 +13,7 @@ from claimflow.stages.claim_rules.non_claims import (
     is_plain_form,
 )
 from claimflow.stages.claim_rules.tags import CLOSED_CLASS, FINITE
-from claimflow.stages.claim_rules.tokens import MULTIPLICATION
+from claimflow.stages.claim_rules.tokens import MULTIPLICATION, capitalized
 from claimflow.stages.text.sentences import Span, split_sentences
 
 _FENCE: Final = re.compile(r"^[ \t]*(?:(```)[^`\n]*$|(~~~))", re.MULTILINE)
@@ -209,7 +209,7 @@ def row_sentences(row: TableRow, *, each: bool) -> Iterator[tuple[Span, str]]:
 
 
 def _as_sentence(said: str) -> str:
-    said = said[:1].upper() + said[1:]
+    said = capitalized(said)
     return said if said.endswith((".", "!", "?", "”")) else said + "."
 
 
@@ -297,7 +297,7 @@ def joined(stem: str, item: str) -> str | None:
     if (common and first[1:].islower()) or (common and len(first) == 1):
         item = item[0].lower() + item[1:]
     said = f"{stem} {item.rstrip(' .;,')}"
-    return f"{said[:1].upper()}{said[1:]}."
+    return f"{capitalized(said)}."
 
 
 def _is_common(word: str) -> bool:

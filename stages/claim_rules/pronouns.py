@@ -346,6 +346,8 @@ def _mentions(clause: Clause) -> list[_Mention]:
     if (
         clause[main].tag == "be"
         and others
+        # Not of "a router made by Acme".
+        and others[0].role == "object"
         and _is_name(others[0].words)
         and not _is_name(one.words)
     ):

@@ -20,7 +20,7 @@ from claimflow.stages.claim_rules.lexicon import (
 )
 from claimflow.stages.claim_rules.non_claims import clause_of, is_english
 from claimflow.stages.claim_rules.tags import CLOSED_CLASS, tag
-from claimflow.stages.claim_rules.tokens import Clause, Token, text_of, tokenize
+from claimflow.stages.claim_rules.tokens import Clause, Token, capitalized, text_of, tokenize
 from claimflow.stages.text.refusals import is_refusal
 from claimflow.stages.text.sentences import split_sentences
 
@@ -272,7 +272,7 @@ def _words(question: str) -> Clause:
 
 def _sentence(*parts: str) -> str:
     joined = " ".join(part for part in parts if part)
-    return f"{joined[:1].upper()}{joined[1:]}."
+    return f"{capitalized(joined)}."
 
 
 def _as_statement(words: Clause, *, yes: bool) -> str | None:

@@ -183,6 +183,11 @@ def render(clause: Sequence[Token]) -> str:
         if position and token.tag in ("determiner", "pronoun") and text != "I":
             text = text[:1].lower() + text[1:]
         words.append(" " + text if position and token.spaced else text)
-    sentence = "".join(words)
-    sentence = sentence[:1].upper() + sentence[1:]
+    sentence = capitalized("".join(words))
     return sentence if sentence.endswith(".") else sentence + "."
+
+
+def capitalized(sentence: str) -> str:
+    """The sentence with a capital first letter, unless its first word has one inside ("iPhone")."""
+    first = sentence.partition(" ")[0]
+    return sentence if first[1:].lower() != first[1:] else sentence[:1].upper() + sentence[1:]

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.lexicon import is_person_noun
+from claimflow.stages.claim_rules.tokens import capitalized
 from claimflow.stages.tools import Word
 
 FINITE_TAGS: Final = frozenset({"VBD", "VBZ", "VBP", "MD"})
@@ -519,6 +520,5 @@ def claim_text(pieces: Sequence[Piece]) -> str:
         if place and piece.opens and piece.tag not in NAME_TAGS and text != "I":
             text = text[:1].lower() + text[1:]
         words.append(" " + text if place and piece.spaced else text)
-    sentence = "".join(words).strip()
-    sentence = sentence[:1].upper() + sentence[1:]
+    sentence = capitalized("".join(words).strip())
     return sentence if sentence.endswith((".", '."', ".”")) else sentence + "."

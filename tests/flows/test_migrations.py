@@ -205,16 +205,25 @@ def test_the_tables_of_a_store_of_version_10_are_reused(
 ) -> None:
     write_small(tenth.path.parent)
     folder = tenth.path.parent
-    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()), chdir(folder):
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as told, chdir(folder):
         assert main(["run", "small.yaml"]) == 0
-    assert ": 3 samples, 3 steps made, 5 reused" in printed.getvalue()
-    # The embedded judge is another one since: its verdicts and what is computed of them.
+    version = f"schema version 10, which this run brings to {SCHEMA_VERSION}\n"
+    assert told.getvalue().startswith(f"{tenth.path}: {version}")
+    assert ": 3 samples, 5 steps made, 3 reused" in printed.getvalue()
+    # The rules of claims are others since, and the embedded judge: its verdicts and what is
+    # computed of them.
     made = ask(
         tenth,
         "SELECT step FROM audit.run_steps WHERE NOT reused "
         "AND run_id = (SELECT max(run_id) FROM audit.runs) ORDER BY step",
     )
-    assert made == [("precision",), ("response_in_reference",), ("summary",)]
+    assert made == [
+        ("precision",),
+        ("reference_claims",),
+        ("response_claims",),
+        ("response_in_reference",),
+        ("summary",),
+    ]
 
 
 def test_a_store_is_not_migrated_while_a_run_is_in_progress(tenth: Store) -> None:

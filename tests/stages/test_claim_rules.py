@@ -868,6 +868,19 @@ def test_sentences_of_other_languages_stay_whole(
     assert claims(text, atomicity, coverage) == [text]
 
 
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("The X2 is a router made by Acme. It has four ports.", "The X2 has four ports."),
+        ("The Louvre is a museum visited by Ann. It is large.", "The Louvre is large."),
+        ("The head of Acme is Ann. She has two cats.", "Ann has two cats."),
+        ("iPhone is a phone made by Apple. It has two cameras.", "iPhone has two cameras."),
+    ],
+)
+def test_what_a_sentence_is_about_is_the_antecedent(text: str, last: str) -> None:
+    assert claims(text)[-1] == last
+
+
 def test_a_pronoun_with_a_certain_antecedent_is_resolved() -> None:
     text = "Ada Lovelace was a mathematician. She wrote a program. It ran."
     assert claims(text)[1:] == ["Ada Lovelace wrote a program.", "It ran."]
