@@ -244,11 +244,14 @@ class Result:
     def mean(self, metric: str) -> Mean:
         """The mean of a metric, or of `step.metric` where several steps make it.
 
-        Raises `InputError` where the run has no such mean.
+        The metric alone means then the step that has its name. Raises `InputError` where the run
+        has no such mean.
         """
         _check_kinds(metric=metric)
         names = self._document.means or self._document.score_means
         found = [row for row in names if metric in (row["metric"], _step_name(row))]
+        if len(found) > 1:
+            found = [row for row in found if row["scores"] == metric]
         if len(found) != 1:
             if not names:
                 raise InputError([Fault("metric", self._document.no_means, "run it whole")])

@@ -98,6 +98,7 @@ def compose(
     faults: list[Fault] = []
     scores: dict[str, dict[str, Any]] = {}
     inputs: set[str] = set()
+    missing: list[tuple[type[Stage], str]] = []
     for metric in metrics:
         try:
             step = _step_of(metric)
@@ -118,8 +119,9 @@ def compose(
             if name in _INPUTS:
                 inputs |= {name, *_read_by(name)}
             else:
-                what = f"{stage.use} needs a step {name!r}"
-                faults.append(Fault("metrics", what, "write a pipeline with that step"))
+                missing.append((stage, name))
+    # A metric may read the scores of another one.
+    faults += [_missing_step(stage, name) for stage, name in missing if name not in scores]
     if faults:
         raise InputError(faults)
     if not scores:
@@ -127,6 +129,19 @@ def compose(
     steps = _input_steps(inputs, judged=judged, talks=talks)
     summary = {"use": "summarize_scores", **({"slices": list(slices)} if slices else {})}
     return {**steps, **scores, SUMMARY: summary}
+
+
+def _missing_step(stage: type[Stage], name: str) -> Fault:
+    """The fault of a metric with an input `name` that no metric and no known step makes."""
+    row = named_inputs(stage)[name].row
+    if name in STAGES and STAGES[name].makes is row:
+        hint = f"name {name} among the metrics, too"
+    else:
+        makers = {known: STAGES[str(step["use"])].makes for known, step in _INPUTS.items()}
+        known = [known for known, makes in makers.items() if makes is row]
+        hint = "write a pipeline with that step"
+        hint += f", or name it {' or '.join(known)}" if known else ""
+    return Fault("metrics", f"{stage.use} needs a step {name!r}", hint)
 
 
 def _input_steps(names: Collection[str], *, judged: bool, talks: bool) -> dict[str, dict[str, Any]]:

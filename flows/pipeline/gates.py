@@ -123,18 +123,24 @@ def gate_name_faults(
     """Gates that do not name exactly one metric: (gate, what is wrong, what would be right).
 
     `makers` holds the steps that make each metric. Where several do, a gate must name one, as
-    `step.metric`. Gates in `possible` are not reported as unknown.
+    `step.metric`; the metric alone means the step that has its name. Gates in `possible` are not
+    reported as unknown.
     """
     full = {f"{step}.{metric}" for metric, steps in makers.items() for step in steps}
     for gate in gates:
         steps = makers.get(gate, ())
-        if len(steps) > 1:
+        if len(steps) > 1 and gate not in steps:
             choice = " or ".join(f"{step}.{gate}" for step in steps)
             yield gate, f"{len(steps)} steps make {gate!r}", f"write {choice}"
         elif not steps and gate not in full and gate not in possible:
             known = {*makers, *full, *possible}
             known = {name for name in known if ("." in name) == ("." in gate)}
             yield gate, f"no step makes the metric {gate!r}", one_of(gate, known)
+
+
+def step_meant(metric: str, steps: Sequence[str]) -> str:
+    """The one of the `steps` that make a metric which is meant where the metric is named alone."""
+    return metric if metric in steps else steps[0]
 
 
 def misplaced_steady(gates: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:

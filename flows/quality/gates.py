@@ -133,13 +133,32 @@ def _outcomes(
             rule = f"{side} {threshold:g}"
             yield _outcome(name, rule, None, found, threshold, above=side == "min")
     if gate.no_worse_than is not None and gate.by is not None:
-        baseline = run_meant(connection, gate.no_worse_than, before=run_id)
+        baseline = named = run_meant(connection, gate.no_worse_than, before=run_id)
+        if gate.no_worse_than == PREVIOUS:
+            steps = scores["step"].unique().to_list()
+            rows = connection.execute(_OTHER_SCORES, {"run": run_id, "steps": steps}).fetchall()
+            baseline = rows[0][0] if rows else baseline
         found = _difference(connection, scores, units, metric, baseline, gate.no_worse_than)
+        if baseline != named:
+            found = found._replace(reason=f"{found.reason}; run {named} has the same scores")
         lower = metric in metric_kinds(connection, run_id).lower
         # 0.0 - by is never -0.0.
         threshold = gate.by if lower else 0.0 - gate.by
         rule = f"no worse than {gate.no_worse_than} by {gate.by:g}"
         yield _outcome(name, rule, baseline, found, threshold, above=not lower)
+
+
+# A run that is repeated would pass beside itself, however bad it is.
+_OTHER_SCORES: Final = """
+WITH this AS (SELECT pipeline, started_at FROM audit.runs WHERE run_id = $run),
+     made AS (SELECT run_id, list(artifact_id ORDER BY step) AS tables FROM audit.run_steps
+              WHERE list_contains($steps, step) GROUP BY run_id)
+SELECT run_id FROM audit.whole_runs LEFT JOIN made USING (run_id)
+WHERE pipeline = (SELECT pipeline FROM this) AND started_at < (SELECT started_at FROM this)
+      AND tables IS DISTINCT FROM (SELECT tables FROM made WHERE run_id = $run)
+ORDER BY started_at DESC LIMIT 1
+"""
+"""The newest whole run before a run in which some steps have other tables."""
 
 
 def _outcome(
@@ -237,10 +256,13 @@ def _difference(
 def _scores(
     connection: duckdb.DuckDBPyConnection, run_id: str, metric: str, step: str
 ) -> pl.DataFrame:
-    """The scores of a metric in a run: step, sample_id, status, score; of one step if named."""
+    """The scores of a metric in a run: step, sample_id, status, score; of one step if named.
+
+    Without a step they are those of the step with the name of the metric, if there is one.
+    """
     if metric == CANARY_AGREEMENT:
         return canary_scores(connection, run_id, step)
-    return read_table(
+    found = read_table(
         connection,
         """
         SELECT step, sample_id, status, score FROM scores
@@ -250,3 +272,5 @@ def _scores(
         metric=metric,
         step=step,
     )
+    own = found.filter(step=metric)
+    return found if step or own.is_empty() else own

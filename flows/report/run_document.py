@@ -9,7 +9,7 @@ import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
 from claimflow.flows.judge.judge import FINAL
-from claimflow.flows.pipeline.gates import gate_name_faults
+from claimflow.flows.pipeline.gates import gate_name_faults, step_meant
 from claimflow.flows.quality.calibration import (
     CorrectedStep,
     corrected_steps,
@@ -445,7 +445,9 @@ def named_metrics(
     if faults:
         raise InputError(faults)
     parts = (name.rpartition(".") for name in wanted)
-    return [StepMetric(step or steps[metric][0], metric) for step, _, metric in parts]
+    return [
+        StepMetric(step or step_meant(metric, steps[metric]), metric) for step, _, metric in parts
+    ]
 
 
 def scored_values(store: Store, run_id: str, of: StepMetric) -> list[float]:

@@ -11,7 +11,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.pipeline.gates import gate_name_faults
+from claimflow.flows.pipeline.gates import gate_name_faults, step_meant
 from claimflow.flows.store.arrow import read_table
 from claimflow.flows.store.sendings import Sending
 from claimflow.flows.store.store import Store
@@ -236,7 +236,9 @@ def _names(
         (step, metric): metric if len(steps) == 1 else f"{step}.{metric}"
         for metric, steps in makers.items()
         for step in steps
-        if not wanted or metric in wanted or f"{step}.{metric}" in wanted
+        if not wanted
+        or f"{step}.{metric}" in wanted
+        or (metric in wanted and step == step_meant(metric, steps))
     }
 
 

@@ -18,6 +18,7 @@ import claimflow
 from claimflow.flows.cli.main import main
 from claimflow.flows.store.results import all_runs
 from claimflow.flows.store.store import Store
+from claimflow.testing import assert_scores
 from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import Judged, sample
 
@@ -60,6 +61,66 @@ def test_a_result_has_the_tables_of_its_run(result: claimflow.Result) -> None:
         None,
         None,
     )
+
+
+def test_a_metric_alone_is_that_of_the_step_with_its_name() -> None:
+    result = claimflow.evaluate(
+        WITH_REFERENCE,
+        metrics=["context_precision", "faithfulness"],
+        gates={"faithfulness": {"min": 0.01}},
+    )
+    both = [result[f"{step}.faithfulness"] for step in ("faithfulness", "rag_checker")]
+    assert both[0].mean != both[1].mean
+    assert result["faithfulness"] == both[0]
+    assert result.gates["value"].to_list() == [both[0].mean]
+    assert_scores(result, at_least={"faithfulness": both[0].mean})
+    with pytest.raises(AssertionError, match=r"faithfulness: mean .* is below"):
+        assert_scores(result, at_least={"faithfulness": both[0].mean + 0.01})
+
+
+def test_a_repeated_run_is_compared_with_what_the_first_one_was(tmp_path: Path) -> None:
+    def run(response: str) -> list[tuple[str, str | None]]:
+        answers = [
+            {"sample_id": str(n), "response": f"{response} {n}", "reference": f"The tower {n}"}
+            for n in range(4)
+        ]
+        result = claimflow.evaluate(
+            answers,
+            metrics=["rouge_l_f1"],
+            store=tmp_path / "s.duckdb",
+            gates={"rouge_l_f1": {"no_worse_than": "previous", "by": 0.02}},
+        )
+        runs.append(result.run_id)
+        return [(result.gates["outcome"][0], result.gates["baseline"][0])]
+
+    runs: list[str] = []
+    assert run("The tower") == [("inconclusive", None)]
+    assert run("The tower") == [("pass", runs[0])]
+    assert run("A house") == [("fail", runs[1])]
+    assert run("A house") == [("fail", runs[1])]
+    assert run("The house") == [("pass", runs[3])]
+
+
+def test_a_metric_may_read_the_scores_of_another_one() -> None:
+    @claimflow.metric
+    def half(sample: claimflow.Sample, faithfulness: list[claimflow.Score]) -> float | None:
+        score = faithfulness[0].score
+        return None if score is None else score / 2
+
+    result = claimflow.evaluate(ANSWERS, metrics=[half, "faithfulness"])
+    assert result["half"].mean == pytest.approx(result["faithfulness"].mean / 2)
+    with pytest.raises(claimflow.InputError, match="name faithfulness among the metrics, too"):
+        claimflow.evaluate(ANSWERS, metrics=[half])
+
+
+def test_a_metric_whose_parameter_names_no_step_is_told_the_steps_of_its_kind() -> None:
+    @claimflow.metric
+    def count(sample: claimflow.Sample, claims: list[claimflow.Claim]) -> float:
+        return len(claims)
+
+    hint = "or name it response_claims or reference_claims"
+    with pytest.raises(claimflow.InputError, match=hint):
+        claimflow.evaluate(ANSWERS, metrics=[count])
 
 
 def test_a_mean_has_an_interval_and_counts(result: claimflow.Result) -> None:
