@@ -168,11 +168,14 @@ def prune(options: Namespace) -> int:
     """Remove old runs and shrink the file, or print what would be removed."""
     from claimflow.flows.store import pruning
     from claimflow.flows.store.read_copy import refresh_read_copy
+    from claimflow.flows.store.store import store_version
 
     if options.keep_runs is None and options.keep_days is None:
         hint = "add --keep-runs or --keep-days"
         raise InputError([Fault("prune", "it is not said what to keep", hint)])
     store = named_store(options)
+    # A store that is not there would be made.
+    store_version(store)
     keeping = pruning.Retention(options.keep_runs, options.keep_days, replies=not options.replies)
     pruned = pruning.prune(store, keeping, dry_run=options.dry_run)
     if not options.dry_run:

@@ -209,7 +209,10 @@ def local_path(text: str) -> Path:
 
 def positive(text: str) -> int:
     """A whole number of 1 or more; those above a trillion count as a trillion."""
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError("must be a whole number of 1 or more") from None
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
     return min(number, COUNT)

@@ -1,7 +1,11 @@
 """`claimflow run`: evaluate a pipeline and print the results."""
 
 import shlex
+import signal
+import threading
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,11 +34,13 @@ from claimflow.flows.errors import (
     StoreError,
     WorkersError,
 )
+from claimflow.flows.files import path_exists
 
 if TYPE_CHECKING:
     from claimflow.flows.api import RunResult
     from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.runner.prepare import Prepared
+    from claimflow.flows.store.store import Store
 
 
 def add(commands: Commands) -> None:
@@ -104,6 +110,7 @@ def run(options: Namespace) -> int:
     prepared, file = prepare_file(options, rerun)
     if options.batch:
         prepared = in_batches(prepared)
+    _tell_migration(prepared.store)
     in_prefect = options.prefect or is_configured()
     if in_prefect and file is None:
         write_message("this run is not tracked in Prefect, which needs a file: add --save FILE")
@@ -114,6 +121,7 @@ def run(options: Namespace) -> int:
             progress_observer(prepared.store) as observer,
             faults_of_options(options),
             process_time_limit(options.timeout),
+            _stopped_by_signals(),
         ):
             result = run_pipeline(
                 prepared,
@@ -131,6 +139,37 @@ def run(options: Namespace) -> int:
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     print_run(Terminal(), document, plan=named + store)
     return document.exit_code
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Let SIGTERM, and the SIGHUP of a terminal that closes, stop the block as Ctrl-C does.
+
+    Not where they are handled or ignored already, as by nohup.
+    """
+    before = {}
+    # Windows has no SIGHUP. Only the main thread may set handlers.
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell_migration(store: "Store") -> None:
+    """Say that the run brings an older store to the schema of this version."""
+    from claimflow.flows.store.schema import SCHEMA_VERSION
+    from claimflow.flows.store.store import store_version
+
+    version = store_version(store) if path_exists(store.path) else None
+    if version is not None and version < SCHEMA_VERSION:
+        told = f"schema version {version}, which this run brings to {SCHEMA_VERSION}"
+        write_message(f"{store.path}: {told}")
 
 
 def _print_nothing_to_do(result: "RunResult") -> int:

@@ -58,7 +58,7 @@ _KINDS: Final[dict[str, FailureKind]] = {
     "bad_request": "bad_request",
 }
 _MOST_BAD_REQUESTS: Final = 5
-"""Bad requests, without any reply, after which no more requests are sent."""
+"""Bad requests, or exceptions of a provider, without any reply, after which none is sent."""
 
 _FEWEST_FAILED: Final = 10
 """The fewest failed calls in a row that stop a run, however few calls were planned."""
@@ -242,7 +242,7 @@ class RateLimitedClient:
         kind = _KINDS[error.kind]
         self._bad += kind == "bad_request"
         if self._bad >= _MOST_BAD_REQUESTS and not self._answered:
-            what = f"the first {self._bad} requests were all rejected as invalid"
+            what = f"the first {self._bad} requests all failed as invalid"
             raise JudgeError(f"{label}: {what}: {error.message}")
         enough = None
         if kind in _OF_ENDPOINT:

@@ -37,9 +37,14 @@ def format_interval(
 
 
 def format_difference(value: float | None) -> str:
-    """Three decimals and a sign, or a dash for None; 0.000 has no sign."""
-    text = "-" if value is None else f"{value:+.3f}"
-    return "0.000" if text in ("+0.000", "-0.000") else text
+    """Three decimals and a sign, or a dash for None; 0.000 has no sign.
+
+    A smaller difference has up to three decimals more, so that it is seen to be one.
+    """
+    if value is None:
+        return "-"
+    found = (f"{value:+.{decimals}f}" for decimals in range(3, 7))
+    return next((text for text in found if text.strip("+-0.")), "0.000")
 
 
 def format_duration(seconds: float) -> str:

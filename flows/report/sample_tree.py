@@ -119,8 +119,13 @@ def _votes(row: dict[str, Any]) -> str:
 
 
 def _probability(row: dict[str, Any], verdict: str) -> str:
-    """The probability that the embedded model gives a verdict, as in `p_neutral 0.62`."""
-    return f"p_{verdict} {row[f'p_{verdict}']:.2f}"
+    """The probability that the embedded model gives a verdict, as in `p_neutral 0.62`.
+
+    All three where another is larger: neutral is what reaches no threshold.
+    """
+    found = {name: row[f"p_{name}"] for name in ("entailed", "contradicted", "neutral")}
+    shown = [verdict] if found[verdict] == max(found.values()) else found
+    return ", ".join(f"p_{name} {found[name]:.2f}" for name in shown)
 
 
 def _add_edits(tree: Tree, store: Store, run_id: str, sample_id: str) -> None:

@@ -327,8 +327,9 @@ def _failure_lines(run: RunDocument) -> list[str]:
     lines = [f"{count} failed{more}"]
     for row in failures:
         kind = f" {row['failure']}" if row["failure"] else ""
+        such = ", such as" if row["failed"] > 1 else ""
         reason = shorten(row["reason"], 160)
-        lines.append(f"  {row['step']}: {row['failed']:,}{kind}: {reason}")
+        lines.append(f"  {row['step']}: {row['failed']:,}{kind}{such}: {reason}")
     return lines
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from claimflow.flows.errors import Fault, InputError, StoreFullError
+from claimflow.flows.files import path_exists
 from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.provider import open_provider
 from claimflow.flows.judge.provider_errors import batch_fault, missing_of
@@ -112,8 +113,10 @@ def check_disk_space(
     need = space_needed(prepared, store, wanted=wanted)
     left = shutil.disk_usage(_folder(store.path)).free if free is None else free
     if left < need.tables + need.copy + SPARE:
-        hint = "make room (claimflow prune removes old runs)"
-        if need.copy:
+        hint = "make room"
+        if path_exists(store.path):
+            hint += " (claimflow prune removes old runs)"
+        if need.copy and left >= need.tables + SPARE:
             hint += " or do without the copy (read_copy: false)"
         raise StoreFullError(
             f"{store.path}: its disk has {_size(left)} free, and the run may need {need}; {hint}"

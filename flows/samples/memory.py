@@ -151,8 +151,12 @@ def _rows_of_mapping(
     if isinstance(answers.get("results"), list):
         return _rows_of_results(answers["results"], origin)
     if not answers or any(isinstance(value, str | list | None) for value in answers.values()):
-        what = "is one mapping instead of many"
-        raise _UnusableError(Fault(origin.name, what, f"put it into a list: [{origin.name}]"))
+        what, hint = "is one mapping instead of many", f"put it into a list: [{origin.name}]"
+        lengths = {len(value) if isinstance(value, list) else None for value in answers.values()}
+        if len(answers) > 1 and len(lengths) == 1 and None not in lengths:
+            what = "is one mapping, of columns"
+            hint = f"give a table of them: polars.DataFrame({origin.name})"
+        raise _UnusableError(Fault(origin.name, what, hint))
     (split, only), *others = answers.items()
     if others:
         what = f"holds several datasets: {', '.join(map(repr, answers))}"

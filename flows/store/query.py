@@ -6,6 +6,7 @@ The process opens the store read-only and then gives up all access to files.
 import io
 import os
 import re
+import shlex
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -264,7 +265,8 @@ def only_select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.State
 
 def _fault(error: Exception, version: int, path: Path) -> Fault:
     what = str(error).removeprefix("got external error: ").partition("\n\n")[0].strip()
-    hint = "see `claimflow schema --tables` for the tables and columns"
+    named = shlex.quote(str(path))
+    hint = f"see `claimflow schema --tables --store {named}` for the tables and columns"
     if isinstance(error, MemoryError) or what.startswith("Out of Memory Error"):
         what, hint = "needs more than 2 GB of memory", "narrow it"
     elif isinstance(error, duckdb.PermissionException):

@@ -220,11 +220,7 @@ def newest_run(store: Store, *, pipeline: str | None = None) -> str | None:
 
 def _mark_killed_runs(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Record which runs of this host were killed, and delete their unfinished tables."""
-    running = connection.execute(
-        "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
-        {"host": platform.node()},
-    ).fetchall()
-    killed = [run_id for run_id, process in running if not process_alive(process)]
+    killed = killed_runs(connection)
     for run_id in killed:
         delete_unfinished(connection, "run_id = $run", run=run_id)
         connection.execute(
@@ -233,6 +229,15 @@ def _mark_killed_runs(connection: duckdb.DuckDBPyConnection) -> list[str]:
             {"run": run_id},
         )
     return killed
+
+
+def killed_runs(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """The runs of this host that are recorded as running and whose process has ended."""
+    running = connection.execute(
+        "SELECT run_id, process FROM audit.runs WHERE status = 'running' AND host = $host",
+        {"host": platform.node()},
+    ).fetchall()
+    return [run_id for run_id, process in running if not process_alive(process)]
 
 
 def process_alive(process: int) -> bool:

@@ -138,6 +138,8 @@ def cluster(folder: Path) -> Iterator[tuple[str, int]]:
                 "POLARS_MAX_THREADS": "1",
                 # Loop and work share an interpreter, which a tick interrupts 50 times a second.
                 "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+                # Dask sets 64 KB, so that memory goes back to the system and is asked for again.
+                "MALLOC_TRIM_THRESHOLD_": "134217728",
             },
             process_group=0,
         )

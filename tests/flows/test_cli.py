@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import pty
 import re
 import shutil
@@ -595,6 +596,47 @@ def test_ctrl_c_stops_and_says_so(small: Path) -> None:
             "claimflow: stopped; finished work is kept; run again to continue"
         )
     assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_stop_a_run_as_ctrl_c_does(small: Path, number: signal.Signals) -> None:
+    with process(small.parent, "run", "small.yaml") as going:
+        assert going.stderr is not None
+        while "made" not in (line := going.stderr.readline()):
+            assert line
+        going.send_signal(number)
+        _, rest = going.communicate()
+    assert going.returncode in (130, 0)  # 0 when the signal came after the last step
+    if going.returncode:
+        assert rest.splitlines()[-1] == (
+            "claimflow: stopped; finished work is kept; run again to continue"
+        )
+        with Store(small.with_name("small.duckdb")).reading() as connection:
+            assert connection.execute("SELECT status FROM audit.runs").fetchall() == [("stopped",)]
+    assert "Traceback" not in rest
+
+
+def test_a_run_whose_process_ended_is_listed_as_killed(
+    ran: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    with Store(ran.with_name("small.duckdb")).writing() as connection:
+        values = {"host": platform.node(), "process": ended.pid}
+        connection.execute(
+            "UPDATE audit.runs SET status = 'running', host = $host, process = $process", values
+        )
+    capsys.readouterr()
+    with chdir(ran.parent):
+        assert main(["runs", "--live", "--format", "json"]) == 0
+    assert [run["status"] for run in json.loads(capsys.readouterr().out)] == ["killed"]
+
+
+def test_prune_makes_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "typo.duckdb"
+    assert main(["prune", "--keep-runs", "5", "--store", str(path)]) == 2
+    assert "there is no store here" in capsys.readouterr().err
+    assert not path.exists()
 
 
 SCRIPT = "import sys; from claimflow.__main__ import main; sys.exit(main())"

@@ -56,9 +56,17 @@ def test_the_message_has_the_sizes(small: Path) -> None:
     assert str(printed.value) == (
         f"{store.path}: its disk has 100 MB free, and the run may need 100 MB "
         f"({need.tables / 1000:,.0f} kB for its tables by the size of the samples, "
-        f"{need.copy / 1000:,.0f} kB for the read copy, 100 MB to spare); make room (claimflow "
-        "prune removes old runs) or do without the copy (read_copy: false)"
+        f"{need.copy / 1000:,.0f} kB for the read copy, 100 MB to spare); make room or do without "
+        "the copy (read_copy: false)"
     )
+    with pytest.raises(StoreFullError) as printed:
+        check_disk_space(prepared, store, wanted=wanted, free=need.tables + SPARE - 1)
+    assert str(printed.value).endswith(" to spare); make room")
+    with store.writing():
+        pass
+    with pytest.raises(StoreFullError) as printed:
+        check_disk_space(prepared, store, wanted=wanted, free=0)
+    assert str(printed.value).endswith("; make room (claimflow prune removes old runs)")
 
 
 def test_a_run_is_refused_before_it_starts(small: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -344,7 +344,7 @@ def test_a_wrong_query_is_an_input_error(store: Store) -> None:
     assert refusal(store, "SELECT scor FROM scores") == (
         'sql: Binder Error: Referenced column "scor" not found in FROM clause!\n'
         'Candidate bindings: "score", "part", "step"; '
-        "see `claimflow schema --tables` for the tables and columns"
+        f"see `claimflow schema --tables --store {store.path}` for the tables and columns"
     )
 
 

@@ -463,6 +463,9 @@ def test_what_is_not_samples() -> None:
     assert messages({"answer": "a"}) == [
         "answers: is one mapping instead of many; put it into a list: [answers]"
     ]
+    assert messages({"question": ["q"], "answer": ["a"]}) == [
+        "answers: is one mapping, of columns; give a table of them: polars.DataFrame(answers)"
+    ]
     splits = {"train": [{"answer": "a"}], "test": pl.DataFrame({"answer": [1]})}
     assert messages({"test": splits["test"]}) == [
         "answers['test'][0]: 'answer' is a number; write it as text"
