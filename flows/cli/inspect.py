@@ -149,7 +149,6 @@ def runs(options: Namespace) -> int:
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.store.batches import Batches
     from claimflow.flows.store.results import all_runs
-    from claimflow.flows.store.runs import killed_runs
 
     store = readable_store(options)
     if options.batches:
@@ -159,11 +158,6 @@ def runs(options: Namespace) -> int:
     else:
         reserved = Batches(store).reserved().select("run_id", pl.col("reserved").cast(pl.Float64))
         found = all_runs(store).join(reserved, on="run_id", how="left", maintain_order="left")
-        # The next run records it.
-        with store.reading() as connection:
-            killed = pl.col("run_id").is_in(killed_runs(connection))
-        status = pl.when(killed).then(pl.lit("killed")).otherwise("status")
-        found = found.with_columns(status=status)
         drop = ["reused", "made", "ended_at", "started_at", "reason", "tags", "partial", "failures"]
     if options.format == "json":
         write_table(found, "json", None)

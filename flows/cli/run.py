@@ -34,7 +34,7 @@ from claimflow.flows.errors import (
     StoreError,
     WorkersError,
 )
-from claimflow.flows.files import path_exists
+from claimflow.flows.files import is_file
 
 if TYPE_CHECKING:
     from claimflow.flows.api import RunResult
@@ -147,18 +147,17 @@ def _stopped_by_signals() -> Iterator[None]:
 
     Not where they are handled or ignored already, as by nohup.
     """
-    before = {}
     # Windows has no SIGHUP. Only the main thread may set handlers.
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and number is not None and signal.getsignal(number) is signal.SIG_DFL:
-            before[number] = signal.signal(number, signal.default_int_handler)
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    in_main = threading.current_thread() is threading.main_thread()
+    ours = [one for one in known if in_main and signal.getsignal(one) is signal.SIG_DFL]
+    for one in ours:
+        signal.signal(one, signal.default_int_handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for one in ours:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def _tell_migration(store: "Store") -> None:
@@ -166,7 +165,7 @@ def _tell_migration(store: "Store") -> None:
     from claimflow.flows.store.schema import SCHEMA_VERSION
     from claimflow.flows.store.store import store_version
 
-    version = store_version(store) if path_exists(store.path) else None
+    version = store_version(store) if is_file(store.path) else None
     if version is not None and version < SCHEMA_VERSION:
         told = f"schema version {version}, which this run brings to {SCHEMA_VERSION}"
         write_message(f"{store.path}: {told}")

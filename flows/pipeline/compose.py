@@ -137,8 +137,7 @@ def _missing_step(stage: type[Stage], name: str) -> Fault:
     if name in STAGES and STAGES[name].makes is row:
         hint = f"name {name} among the metrics, too"
     else:
-        makers = {known: STAGES[str(step["use"])].makes for known, step in _INPUTS.items()}
-        known = [known for known, makes in makers.items() if makes is row]
+        known = [one for one, step in _INPUTS.items() if STAGES[str(step["use"])].makes is row]
         hint = "write a pipeline with that step"
         hint += f", or name it {' or '.join(known)}" if known else ""
     return Fault("metrics", f"{stage.use} needs a step {name!r}", hint)

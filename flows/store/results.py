@@ -83,8 +83,12 @@ def run_choice_notes(
 def all_runs(store: Store) -> pl.DataFrame:
     """Every run, newest first: id, tags, pipeline, status, times, counts of steps, failures.
 
-    `partial` says how much of its pipeline a partial run has, as in `3 of 40 samples`.
+    `partial` says how much of its pipeline a partial run has, as in `3 of 40 samples`. A run whose
+    process has ended is killed, also before the next run records that.
     """
+    with store.reading() as connection:
+        killed = runs.killed_runs(connection)
+    status = pl.when(pl.col("run_id").is_in(killed)).then(pl.lit("killed")).otherwise("status")
     return _read(
         store,
         f"""
@@ -100,7 +104,7 @@ def all_runs(store: Store) -> pl.DataFrame:
         LEFT JOIN (SELECT artifact_id, failures FROM audit.artifacts) USING (artifact_id)
         GROUP BY ALL ORDER BY started_at DESC, run_id DESC
         """,
-    )
+    ).with_columns(status=status)
 
 
 def run_steps(store: Store, run_id: str) -> pl.DataFrame:

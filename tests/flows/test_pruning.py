@@ -290,8 +290,8 @@ def test_the_file_shrinks_and_holds_the_same_tables_and_views(store: Store) -> N
     assert pruned.rows == 100_000
     assert would.saving is not None
     assert pruned.after is not None
-    # About: two blocks more or less.
-    assert would.before - sum(would.saving) == pytest.approx(pruned.after, abs=2 * BLOCK_SIZE)
+    # DuckDB's own data about row groups fills whole blocks: one more or less.
+    assert would.before - sum(would.saving) == pytest.approx(pruned.after, abs=BLOCK_SIZE)
     assert pruned.after == store.path.stat().st_size
     assert pruned.after < pruned.before / 1.4
     assert store.path.stat().st_mode & 0o777 == 0o640
