@@ -17,10 +17,12 @@ def main() -> int:
     interrupt = signal.getsignal(signal.SIGINT)
     if interrupt is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
-    from claimflow.flows.cli.main import main as run_command_line
-    from claimflow.flows.shutdown import skip_last_collection
+    from claimflow.flows.process import collect_less_garbage
 
-    skip_last_collection()
+    # Before the imports, which make many objects.
+    collect_less_garbage()
+    from claimflow.flows.cli.main import main as run_command_line
+
     return run_command_line(ready=lambda: signal.signal(signal.SIGINT, interrupt))
 
 

@@ -41,8 +41,8 @@ from claimflow.flows.errors import (
     StoreError,
     WorkersError,
 )
+from claimflow.flows.process import silence_stderr_at_exit
 from claimflow.flows.report.formatting import escape_controls
-from claimflow.flows.shutdown import silence_stderr_at_exit
 
 EXIT_CODES: Final = """\
 exit codes:

@@ -30,10 +30,10 @@ from claimflow.flows.orchestration.task_runs import AWAITING, TaskRunObserver
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.times import Duration, Wait, to_timedelta
 from claimflow.flows.pipeline.yaml_source import load_yaml
+from claimflow.flows.process import collect_less_garbage, silence_stderr_at_exit
 from claimflow.flows.report.run_document import RunDocument
 from claimflow.flows.runner.prepare import in_batches, prepare
 from claimflow.flows.runner.run import process_time_limit
-from claimflow.flows.shutdown import silence_stderr_at_exit
 from claimflow.flows.store.export import check_place, publish_run
 from claimflow.flows.store.pruning import Retention
 from claimflow.stages.rows import content_key
@@ -73,6 +73,17 @@ def _deployment_id() -> UUID | None:
         return UUID(str(deployment.id)) if deployment.id else None
     except (httpx.HTTPError, PrefectException):
         return None
+
+
+def _prepare_process() -> UUID | None:
+    """Label this process with its flow run; returns the id of the deployment, as above."""
+    silence_stderr_at_exit()
+    label_with_process(flow_run.id)
+    deployed = _deployment_id()
+    if deployed is not None:
+        # Prefect has started the process for this run alone.
+        collect_less_garbage()
+    return deployed
 
 
 def _pipeline_name(config: Path) -> str | None:
@@ -140,15 +151,13 @@ def evaluate(
         keep_days: Keep the runs of the last days, so many, and those of `keep_runs`. Runs that
             neither keeps are removed after this one, with their published tables and reports.
     """
-    silence_stderr_at_exit()
-    label_with_process(flow_run.id)
+    deployed = _prepare_process()
     rerun = Rerun(again or (), fresh, only or (), from_step, failed, samples, skip_unusable)
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=Path(store) if store else None)
     if batch:
         prepared = in_batches(prepared)
     if publish is not None:
         check_place(publish)
-    deployed = _deployment_id()
     longest = None if timeout is None else to_timedelta(timeout)
     finished = FINISHED.get()
     try:

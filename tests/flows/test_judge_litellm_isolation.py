@@ -204,13 +204,17 @@ def test_runs_leave_the_litellm_of_their_process_as_it_was(tmp_path: Path) -> No
 
 
 SCRIPT = """
+import gc
+
+before = gc.get_threshold()
 from claimflow import prepare, run_pipeline
 
 result = run_pipeline(prepare("p.yaml"))
+assert gc.get_threshold() == before
 """
 
 
-def test_a_script_with_a_judge_ends_silently(tmp_path: Path) -> None:
+def test_a_script_with_a_judge_ends_silently_and_collects_garbage_as_before(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write("ab")

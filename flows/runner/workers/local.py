@@ -55,6 +55,7 @@ _POLL_SECONDS: Final = 0.2
 
 _SERVE: Final = (
     "import sys; sys.path[:] = {path!r}; "
+    "from claimflow.flows.process import collect_less_garbage; collect_less_garbage(); "
     "from claimflow.flows.runner.workers.local import serve; serve()"
 )
 
