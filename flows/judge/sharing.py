@@ -37,7 +37,7 @@ def steps_that_share(steps: Iterable[Step]) -> list[list[str]]:
     return [names for names in groups.values() if len(names) > 1]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Waiting:
     """What a step asks in a round; `share` is set when the round begins."""
 
@@ -89,6 +89,8 @@ class StepGroup:
                     self._changed.wait(_POLL_SECONDS)
                 share = asked.share
                 if share is None:
+                    # No round may begin with it: others would wait for its answers for ever.
+                    self._waiting[step][PART.get()].remove(asked)
                     raise StoppedError
         if share is None:
             return judge.ask(questions, form, step=step)

@@ -275,6 +275,16 @@ def test_a_step_that_waits_can_be_stopped(tmp_path: Path, endpoint: Endpoint) ->
         threading.Timer(0.3, stop.set).start()
         with pytest.raises(StoppedError):
             group.ask(judge, QUESTIONS, FORM, step="a")
+
+        def ask() -> None:
+            with pytest.raises(StoppedError):
+                group.ask(judge, QUESTIONS, FORM, step="b")
+            stopped.set()
+
+        # One that asks after that does not wait for what the stopped one would have asked.
+        stopped = threading.Event()
+        threading.Thread(target=ask, daemon=True).start()
+        assert stopped.wait(20)
         assert endpoint.hits == 0
 
 
