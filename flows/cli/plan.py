@@ -233,7 +233,7 @@ def _batch_lines(pipeline: "Pipeline", estimates: "Mapping[str, Estimate]") -> I
                 costs[judge.batch] = costs.get(judge.batch, Decimal(0)) + part.cost * BATCH_SHARE
     if costs.get(True):
         cost = f"{_format_usd(costs[True])} USD{further}"
-        yield f"in batches, as the pipeline says: {cost}, each batch within a day"
+        yield f"in batches: {cost}, each batch within a day"
     if costs.get(False):
         yield f"with --batch: {_format_usd(costs[False])} USD{further}, each batch within a day"
     yield from faults.values()
@@ -294,7 +294,7 @@ def _cascade_lines(estimates: "Mapping[str, Estimate]") -> Iterator[str]:
             yield (
                 f"cascade of {step}: {about}{settled:,} of {verdicts} settled by the embedded "
                 f"model, {referred:,} by the judge, {audited:,} audited by it; "
-                f"{about}{format_count(saved, 'call')} saved"
+                f"up to {format_count(saved, 'call')} saved"
             )
 
 

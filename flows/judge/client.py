@@ -242,7 +242,7 @@ class RateLimitedClient:
         kind = _KINDS[error.kind]
         self._bad += kind == "bad_request"
         if self._bad >= _MOST_BAD_REQUESTS and not self._answered:
-            what = f"the first {self._bad} requests all failed as invalid"
+            what = f"the first {self._bad} requests all failed as bad requests"
             raise JudgeError(f"{label}: {what}: {error.message}")
         enough = None
         if kind in _OF_ENDPOINT:

@@ -155,8 +155,8 @@ def cascade_lines(of: CascadeResult) -> Iterator[str]:
     failed = f", {of.failed:,} failed" if of.failed else ""
     yield (
         f"cascade of {of.step}: {of.settled:,} of {format_count(of.verdicts, 'verdict')} settled "
-        f"by the embedded model, {format_count(of.calls_saved, 'call')} saved; {of.referred:,} "
-        f"referred to the judge, {of.audited:,} audited by it{failed}"
+        f"by the embedded model, up to {format_count(of.calls_saved, 'call')} saved; "
+        f"{of.referred:,} referred to the judge, {of.audited:,} audited by it{failed}"
     )
     if of.low is None or of.high is None:
         if of.settled:

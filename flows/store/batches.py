@@ -42,7 +42,9 @@ _WINDOW: Final = timedelta(days=1)
 """Within which all providers promise the replies of a batch."""
 
 _LISTED: Final = """
-SELECT run_id, string_agg(DISTINCT batch_calls.step, ', ' ORDER BY batch_calls.step) AS step,
+SELECT run_id, array_to_string(
+    list_sort(list_distinct(flatten(list(string_split(batch_calls.step, ', '))))), ', '
+) AS step,
   split_part(batches.model, '/', 1) AS provider, provider_batch AS batch,
   CASE WHEN batches.ended_at IS NULL AND provider_batch IS NULL THEN 'submitting'
        WHEN batches.ended_at IS NULL AND count(calls.call_id) > 0 THEN 'collected in part'

@@ -136,8 +136,8 @@ def test_the_audit_estimates_the_disagreement(
     assert judged.command() == 0
     printed = capsys.readouterr().out
     for line in (
-        "cascade of response_in_reference: 0 of 6 verdicts settled by the embedded model, 0 calls "
-        "saved; 2 referred to the judge, 4 audited by it",
+        "cascade of response_in_reference: 0 of 6 verdicts settled by the embedded model, up to "
+        "0 calls saved; 2 referred to the judge, 4 audited by it",
         "  where the embedded model was sure the judge disagrees in 2 of 4 on whether the claim "
         "is entailed (50.0%, 95 % interval 6.8% to 93.2%), in 2 on the verdict",
     ):
@@ -195,7 +195,7 @@ def test_a_plan_estimates_referred_claims(
     assert endpoint.hits == 27 - settled == 27 - calls_saved
     assert (
         f"cascade of response_in_reference: {settled} of 27 verdicts settled by the embedded "
-        f"model, 9 by the judge, {audited} audited by it; {calls_saved} calls saved\n"
+        f"model, 9 by the judge, {audited} audited by it; up to {calls_saved} calls saved\n"
     ) in printed
 
 

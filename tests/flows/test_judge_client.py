@@ -80,7 +80,7 @@ def test_an_endpoint_that_takes_no_way_at_all_cannot_be_used(tmp_path: Path) -> 
         judge_of(endpoint, tmp_path / "s.duckdb", **ALONE) as judge,
     ):
         questions = [Question("Any.", str(number)) for number in range(9)]
-        with pytest.raises(JudgeError, match="all failed as invalid"):
+        with pytest.raises(JudgeError, match="all failed as bad requests"):
             judge.ask(questions, FORM, step="a")
         assert endpoint.hits == 3 + 5
 

@@ -93,7 +93,7 @@ def test_requests_that_are_all_turned_down_stop_the_run(tmp_path: Path) -> None:
             judge.ask(MANY, FORM, step="a")
         assert endpoint.hits == 5
     assert str(raised.value) == (
-        "judge (hosted_vllm/fake): the first 5 requests all failed as invalid: "
+        "judge (hosted_vllm/fake): the first 5 requests all failed as bad requests: "
         "422: The request cannot be processed."
     )
 
