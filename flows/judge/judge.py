@@ -191,16 +191,12 @@ class EndpointJudge:
         loop = asyncio.get_running_loop()
         self._in_flight |= {key: loop.create_future() for key in ours.values()}
 
-        answered: Counter[str] = Counter()
-        to_answer = asked.by_step(ours)
+        self._session.note_questions(asked.by_step(ours))
 
         def note(answers: Mapping[Question, Answer]) -> None:
             for question, answer in answers.items():
                 self._in_flight[ours[question]].set_result(answer)
-            new = asked.by_step(answers)
-            answered.update(new)
-            for step in new:
-                self._session.answered(step, answered[step], to_answer[step])
+            self._session.note_answers(asked.by_step(answers))
 
         async def answer_batch(questions: Sequence[Question]) -> None:
             note(await self._answer_batch(questions, ours, asked))

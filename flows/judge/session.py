@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -139,10 +140,10 @@ class Session:
     """One run's event loop, providers, ledger writer and shared limits.
 
     Setting `stop` ends all calls. With `redact` the record of calls keeps hashes in place of
-    texts. `answered(step, done, of)` is called with the progress of each batch of questions. The
-    steps in `fresh` ask again what was answered before their time in it, None for the session's
-    start. `open_shared_limiter` opens the limits that other runs share. No call takes longer than
-    `call_timeout`.
+    texts. `answered(step, done, of)` is called when questions of a step are answered, with how many
+    have been in this run, of how many that it has asked so far. The steps in `fresh` ask again what
+    was answered before their time in it, None for the session's start. `open_shared_limiter` opens
+    the limits that other runs share. No call takes longer than `call_timeout`.
     """
 
     def __init__(
@@ -161,7 +162,9 @@ class Session:
         self.batches = Batches(ledger.store)
         self.run_id = run_id
         self.stop = stop
-        self.answered = answered
+        self._answered = answered
+        self._done: Counter[str] = Counter()
+        self._asked: Counter[str] = Counter()
         self.call_timeout = call_timeout
         self._started_at = now()
         self._since = {step: since or self._started_at for step, since in fresh.items()}
@@ -173,6 +176,16 @@ class Session:
         self.loop = Loop(at_end=self._finish)
         self.ledger_writer = LedgerWriter(ledger, redact=redact)
         self.asking = Asking(ledger, self.ledger_writer)
+
+    def note_questions(self, asked: Mapping[str, int]) -> None:
+        """Note how many questions, by step, will be answered; in the loop."""
+        self._asked.update(asked)
+
+    def note_answers(self, answered: Mapping[str, int]) -> None:
+        """Note how many questions, by step, were answered; in the loop."""
+        self._done.update(answered)
+        for step in answered:
+            self._answered(step, self._done[step], self._asked[step])
 
     def since(self, step: str) -> datetime | None:
         """The time from which stored replies are reused for a step; None if all of them are."""

@@ -1,4 +1,8 @@
-"""Chains: a step that workers make, and the steps that they make with it from the same samples."""
+"""Steps that are made together, before their inputs are stored.
+
+In a chain, workers make a step and the steps that need nothing but its rows and the samples. Where
+a language model is asked, a step sends its rows, slice by slice, to the steps that need them.
+"""
 
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -8,10 +12,11 @@ import polars as pl
 
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.incremental import SAMPLES
+from claimflow.flows.runner.incremental import SAMPLES, parses_at_most
 from claimflow.flows.runner.make import Link, is_importable
 from claimflow.flows.samples.buffer import TableQueue
 from claimflow.flows.store.artifacts import Artifact
+from claimflow.stages.base import Stage
 
 
 def link(step: Step) -> Link:
@@ -44,6 +49,34 @@ def _can_follow(step: Step) -> bool:
     return alone and stage.per_sample and not stage.needed_tools and is_importable(stage)
 
 
+def receivers(first: Step, steps: Iterable[Step], edited: Callable[[Step], bool]) -> list[Step]:
+    """The steps that can be made of the samples and the rows of `first`, as these are made.
+
+    Only where a language model is asked, before or after: elsewhere nothing waits for an endpoint.
+    A step that needs two others waits for the tables of both.
+    """
+    if edited(first) or not first.stage.per_sample:
+        return []
+    return [
+        step
+        for step in steps
+        if set(step.needs) == {SAMPLES, first.name}
+        and all(isinstance(wire, str) for wire in step.inputs.values())
+        and step.stage.per_sample
+        and not parses_at_most(step.stage)
+        and (first.judges or step.judges)
+    ]
+
+
+def can_be_cut(stage: Stage) -> bool:
+    """Whether every row that a stage reads names its sample."""
+    return all(
+        "sample_id" in (stage.columns_of(name) or one.row.model_fields)
+        for name, one in stage.inputs.items()
+        if name not in stage.ignores()
+    )
+
+
 def sample_columns(steps: Iterable[Step]) -> tuple[str, ...]:
     """The columns of the samples that the steps read; empty for all of them."""
     of_each = [step.stage.columns_of(SAMPLES) for step in steps]
@@ -51,10 +84,11 @@ def sample_columns(steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 class MadeAhead:
-    """Tables that workers make before their own step asks for them.
+    """Tables that are made before their own step asks for them.
 
-    A chain of the samples begins while these are still being stored. The other steps of a chain
-    are made with its first one.
+    A chain of the samples begins while these are still being stored, and a step that gets its rows
+    from another one while that is being made. The other steps of a chain are made with its first
+    one.
     """
 
     def __init__(self) -> None:
@@ -73,7 +107,10 @@ class MadeAhead:
         self._parts[name].add(part)
 
     def start(self, first: Step, parts: Generator[pl.DataFrame]) -> None:
-        """Begin to make the table of the first step of a chain, in a thread of its own."""
+        """Begin to make the table of a step in a thread of its own.
+
+        That of the first step of a chain, or of one that gets its rows from another.
+        """
         queue = self._parts[first.name] = TableQueue()
 
         def read() -> None:
@@ -112,5 +149,7 @@ class MadeAhead:
     def close(self) -> None:
         """End what is still being made; waits for it."""
         self._closed.set()
-        for thread in self._threads.values():
+        # One that is still being made may begin another.
+        while self._threads:
+            _, thread = self._threads.popitem()
             thread.join()

@@ -31,6 +31,7 @@ from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.make import run_stage
 from claimflow.flows.runner.plan import PlannedStep
 from claimflow.flows.runner.prepare import SHARD, Prepared
+from claimflow.flows.runner.slices import slice_size, slices
 from claimflow.flows.runner.tools import entailment_keys
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.store.artifacts import read_artifact
@@ -323,7 +324,8 @@ def estimate(
     seen = 0
     if walk.counters:
         for part, samples in _parts(prepared.samples):
-            walk.count_part(part, samples)
+            for some in _slices(prepared, samples):
+                walk.count_part(part, some)
             seen += samples.height
     scale = prepared.samples.count / seen if seen else 1.0
     estimates = {name: combine([Estimate(who) for who in of]) for name, of in endpoints.items()}
@@ -345,6 +347,14 @@ def _parts(samples: SampleSource) -> Iterator[tuple[int, pl.DataFrame]]:
     for part, frame in enumerate(samples.shards(SHARD)):
         if last < _SHARDS or part in some:
             yield part, frame
+
+
+def _slices(prepared: Prepared, samples: pl.DataFrame) -> list[pl.DataFrame]:
+    """The slices of a part, which do not share calls."""
+    size = slice_size(prepared.samples.count, SHARD)
+    if size >= SHARD or any(judge.batch for judge in prepared.pipeline.judges.values()):
+        return [samples]
+    return slices(samples, size)
 
 
 class _Walk:
@@ -402,12 +412,16 @@ class _Walk:
                 self._read.update(() if step.name in self._found else step.needs)
 
     def count_part(self, part: int, samples: pl.DataFrame) -> None:
-        """Count the calls for one part of the samples."""
+        """Count the calls for one part of the samples, or a slice of it."""
         tables = {SAMPLES: samples}
         for step in self._steps:
             table = self._table(step, part, tables)
             if step.name not in self._read:
                 continue
+            if "sample_id" in table.columns:
+                table = table.join(
+                    samples.select("sample_id"), on="sample_id", how="semi", maintain_order="left"
+                )
             if step.name in self.counters:
                 table = self._claim_estimates.complete(step, table, samples)
             edits = self._edits.get(step.name, ())

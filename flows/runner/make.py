@@ -98,12 +98,13 @@ def make_chain(
         from claimflow.flows.runner.embedded_models import make_with_parser
 
         work = make_with_parser
-    given = _columns(first, tables)
+    given = given_columns(first.stage, tables)
     found = [work(first.stage, given, parsers, first.source)]
     made: dict[str, pl.DataFrame] = {**tables, first.name: found[0]}
     for one in others:
         try:
-            given = _columns(one, {name: made[wire] for name, wire in one.inputs.items()})
+            wired = {name: made[wire] for name, wire in one.inputs.items()}
+            given = given_columns(one.stage, wired)
             made[one.name] = make_table(one.stage, given, {}, one.source)
         except Exception:
             break
@@ -111,12 +112,10 @@ def make_chain(
     return found
 
 
-def _columns(one: Link, tables: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
+def given_columns(stage: Stage, tables: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
     """The columns of each table that a stage gets of a stored one."""
     return {
-        name: table.select(
-            one.stage.columns_of(name) or content_columns(one.stage.inputs[name].row)
-        )
+        name: table.select(stage.columns_of(name) or content_columns(stage.inputs[name].row))
         for name, table in tables.items()
     }
 

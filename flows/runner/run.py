@@ -25,11 +25,11 @@ from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner.chains import followers
 from claimflow.flows.runner.corrections import CorrectedTable, make_corrected
 from claimflow.flows.runner.incremental import SAMPLES
 from claimflow.flows.runner.languages import detect_languages, readers_of
 from claimflow.flows.runner.observer import RunObserver, StepResult
+from claimflow.flows.runner.part_maker import StepTools
 from claimflow.flows.runner.prepare import SHARD, Prepared
 from claimflow.flows.runner.table_builder import TableBuilder
 from claimflow.flows.runner.tools import Toolbox
@@ -140,12 +140,9 @@ class Run:
             workers,
             stop,
             observer,
-            again=selection.again,
-            followers=partial(
-                followers,
-                steps=selection.steps,
-                edited=lambda step: bool(self._edits.of(step)),
-            ),
+            selection=selection,
+            lend=self._lend,
+            edited=lambda step: bool(self._edits.of(step)),
         )
 
     def execute(self) -> None:
@@ -221,16 +218,13 @@ class Run:
         self, step: Step | None, provenance: Provenance, inputs: Mapping[str, Artifact]
     ) -> tuple[Artifact, int]:
         if step is None:
-            return self._builder.build_samples(provenance, self._steps.values()), 0
-        tools = self._toolbox.lend(step)
-        return self._builder.build(
-            step,
-            provenance,
-            inputs,
-            tools,
-            in_batches=self._toolbox.asks_in_batches(step),
-            part_made=partial(self._toolbox.part_made, step.name),
-        )
+            return self._builder.build_samples(provenance), 0
+        return self._builder.build(step, provenance, inputs)
+
+    def _lend(self, step: Step) -> StepTools:
+        part_made = partial(self._toolbox.part_made, step.name)
+        in_batches = self._toolbox.asks_in_batches(step)
+        return StepTools(self._toolbox.lend(step), in_batches, part_made)
 
     def _samples_provenance(self) -> Provenance:
         key = samples_fingerprint(self._samples.digest)

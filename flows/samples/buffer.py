@@ -79,9 +79,10 @@ class TableQueue:
     def close(self, error: BaseException | None = None) -> None:
         """Say that no table follows; the reader raises `error` at the end."""
         with self._changed:
-            self._closed = True
-            self._error = self._error or error
-            self._changed.notify()
+            if not self._closed:
+                self._closed = True
+                self._error = error
+                self._changed.notify()
 
     def __len__(self) -> int:
         """The number of tables that were added."""

@@ -12,7 +12,7 @@ import pytest
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.pipeline.wiring import Step
-from claimflow.flows.runner import table_builder
+from claimflow.flows.runner import part_maker, table_builder
 from claimflow.flows.runner.chains import MadeAhead, followers, link, sample_columns
 from claimflow.flows.runner.make import make_chain
 from claimflow.flows.runner.prepare import prepare
@@ -168,8 +168,9 @@ def test_workers_make_the_rows_of_a_run_and_of_one_process(
         asked.append(stage.use)
         return make_table(stage, *arguments)
 
-    make_table = table_builder.make_table
-    monkeypatch.setattr(table_builder, "make_table", made_here)
+    make_table = part_maker.make_table
+    for module in (part_maker, table_builder):
+        monkeypatch.setattr(module, "make_table", made_here)
     found = []
     for count in (1, 2):
         folder = tmp_path / str(count)

@@ -15,7 +15,7 @@ import claimflow
 from claimflow.flows.errors import StoppedError, WorkersError
 from claimflow.flows.models.parser import EmbeddedParser
 from claimflow.flows.pipeline.rerun import Rerun
-from claimflow.flows.runner import table_builder
+from claimflow.flows.runner import part_maker
 from claimflow.flows.runner.embedded_models import make_with_parser
 from claimflow.flows.runner.estimate import ParserEstimate, estimate
 from claimflow.flows.runner.plan import choose, plan
@@ -159,7 +159,7 @@ def test_rows_of_unchanged_samples_are_reused(
 def test_workers_parse_for_a_stage_that_asks_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_builder, "_PARSED", 2)
+    monkeypatch.setattr(part_maker, "_PARSED", 2)
     monkeypatch.setattr("claimflow.flows.runner.workers.local.COUNT", 2)
     scores = evaluate(tmp_path).scores
     assert scores["sample_id"].to_list() == [one["sample_id"] for one in SAMPLES]

@@ -100,7 +100,7 @@ class Tables:
             step = Step(name, stage, {"samples": "samples"})
             ids = {"samples": samples_table.artifact_id}
             making = Provenance("r", key, step_recipe(stage, {}), ids, stage.use, 1, {}, {})
-            made[name] = going.build(step, making, inputs, {})
+            made[name] = going.build(step, making, inputs)
         workers.close()
         return made
 
