@@ -39,6 +39,11 @@ class TestRunTimeout:
     ) -> None:
         silent = faults.where(lambda body: not about("a")(body), fault)
         with serve(fault=silent) as endpoint:
+            # The first run of a process imports litellm, which may take as long as the timeout.
+            (tmp_path / "first").mkdir()
+            first = Judged(tmp_path / "first", endpoint)
+            first.write("a")
+            first.run()
             judged = Judged(tmp_path, endpoint)
             judged.write("abc", timeout=LONG)
             began = time.monotonic()
