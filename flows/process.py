@@ -10,7 +10,6 @@ from typing import Final
 _LIBRARIES: Final = frozenset({"litellm", "prefect"})
 """Libraries that keep references to our modules until the interpreter ends."""
 
-
 _ALLOCATIONS: Final = 50_000
 """Objects made, less those freed, between two searches of the youngest ones; Python has 700."""
 

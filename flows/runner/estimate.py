@@ -324,8 +324,7 @@ def estimate(
     seen = 0
     if walk.counters:
         for part, samples in _parts(prepared.samples):
-            for some in _slices(prepared, samples):
-                walk.count_part(part, some)
+            walk.count_part(part, _slices(prepared, samples))
             seen += samples.height
     scale = prepared.samples.count / seen if seen else 1.0
     estimates = {name: combine([Estimate(who) for who in of]) for name, of in endpoints.items()}
@@ -411,17 +410,25 @@ class _Walk:
                 self._steps.insert(0, step)
                 self._read.update(() if step.name in self._found else step.needs)
 
-    def count_part(self, part: int, samples: pl.DataFrame) -> None:
-        """Count the calls for one part of the samples, or a slice of it."""
+    def count_part(self, part: int, of_slices: Sequence[pl.DataFrame]) -> None:
+        """Count the calls for one part of the samples, which is given in its slices."""
+        stored = self._stored(part)
+        for samples in of_slices:
+            self._count(samples, stored)
+
+    def _count(self, samples: pl.DataFrame, stored: Mapping[str, pl.DataFrame]) -> None:
+        """Count the calls for a slice of a part, of which these tables are stored."""
         tables = {SAMPLES: samples}
         for step in self._steps:
-            table = self._table(step, part, tables)
+            if step.name in stored:
+                table = stored[step.name]
+                if "sample_id" in table.columns:
+                    ids = samples.select("sample_id")
+                    table = table.join(ids, on="sample_id", how="semi", maintain_order="left")
+            else:
+                table = self._made(step, tables)
             if step.name not in self._read:
                 continue
-            if "sample_id" in table.columns:
-                table = table.join(
-                    samples.select("sample_id"), on="sample_id", how="semi", maintain_order="left"
-                )
             if step.name in self.counters:
                 table = self._claim_estimates.complete(step, table, samples)
             edits = self._edits.get(step.name, ())
@@ -435,16 +442,23 @@ class _Walk:
         shared = self._shared.get(name)
         return tuple(shared.shared_with.get(name, ())) if shared else ()
 
-    def _table(self, step: Step, part: int, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-        """The table in the store, or the one that the stage makes with counting tools."""
-        if step.name in self._found:
-            with self._store.reading() as connection:
-                row = step.stage.makes
+    def _stored(self, part: int) -> dict[str, pl.DataFrame]:
+        """The tables of a part that are in the store, by step."""
+        steps = [step for step in self._steps if step.name in self._found]
+        if not steps:
+            return {}
+        with self._store.reading() as connection:
+
+            def read(step: Step) -> pl.DataFrame:
+                row, found = step.stage.makes, self._found[step.name]
                 # Edits are applied to rows with all their columns.
                 columns = tuple(row.model_fields) if step.name in self._edits else ()
-                return read_artifact(
-                    connection, row, self._found[step.name], shard=part, columns=columns
-                )
+                return read_artifact(connection, row, found, shard=part, columns=columns)
+
+            return {step.name: read(step) for step in steps}
+
+    def _made(self, step: Step, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+        """The table that the stage of a step makes with counting tools."""
         if not self._claim_estimates.steps.isdisjoint(step.needs):
             self.guessed.add(step.name)
         inputs = step.collect(lambda _, need: tables[need])

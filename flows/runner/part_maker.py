@@ -80,14 +80,6 @@ class StepTools(NamedTuple):
     part_made: Callable[[], None] = lambda: None
 
 
-NO_STEPS: Final = StepSelection(())
-
-
-def no_tools(_step: Step) -> StepTools:
-    """The tools of steps that need none."""
-    return StepTools({})
-
-
 def until_stopped(items: Iterable[Item], stop: threading.Event) -> Iterator[Item]:
     """The items; raises `StoppedError` once `stop` is set."""
     for item in items:
@@ -109,11 +101,11 @@ class PartMaker:
         samples: SampleSource,
         workers: Workers,
         stop: threading.Event,
+        selection: StepSelection,
         *,
         shard: int,
-        selection: StepSelection = NO_STEPS,
-        lend: Callable[[Step], StepTools] = no_tools,
-        edited: Callable[[Step], bool] = lambda _: False,
+        lend: Callable[[Step], StepTools],
+        edited: Callable[[Step], bool],
     ) -> None:
         self.ahead = MadeAhead()
         self._samples = samples
@@ -145,6 +137,22 @@ class PartMaker:
         others = followers(step, self._steps, self._edited)
         self.ahead.expect(others)
         return [step, *others]
+
+    def all_parts(
+        self, chain: Sequence[Step], lent: StepTools, read: Iterable[Tables]
+    ) -> Generator[pl.DataFrame]:
+        """The parts of the first step of a chain, made of its inputs in `read`, and `sent`."""
+        first = chain[0]
+        if self._makes_slices(first, lent):
+            whole = self._samples.shards(self._shard)
+            cut = (
+                one
+                for tables, samples in zip(read, whole, strict=True)
+                for one in _cut(tables, slices(samples, self._slice))
+            )
+            return self._of_slices(first, lent, cut, send=True)
+        made = self.parts(chain, lent, read, samples=self._samples.count)
+        return self.sent(first, lent, made)
 
     def parts(
         self, chain: Sequence[Step], lent: StepTools, parts: Iterable[Tables], *, samples: int
@@ -186,13 +194,7 @@ class PartMaker:
             cut = max(cut, -(-min(samples, self._shard) // _PARSED))
         return cut if self._workers.worth(of * cut) else 0
 
-    def _receivers(self, step: Step) -> list[Step]:
-        """The steps to which the rows of a step are sent."""
-        return [
-            one for one in receivers(step, self._steps, self._edited) if one.name not in self._found
-        ]
-
-    def makes_slices(self, step: Step, lent: StepTools) -> bool:
+    def _makes_slices(self, step: Step, lent: StepTools) -> bool:
         """Whether a step is made slice by slice: one that asks an endpoint about many samples.
 
         Not in batches, which wait together, and none of another package, which could give rows of
@@ -208,17 +210,6 @@ class PartMaker:
             and not _is_embedded(lent)
         )
 
-    def sliced_parts(
-        self, step: Step, lent: StepTools, parts: Iterable[Tables]
-    ) -> Generator[pl.DataFrame]:
-        """As `parts` and then `sent`, slice by slice."""
-
-        def cut() -> Iterator[Slice]:
-            for tables, samples in zip(parts, self._samples.shards(self._shard), strict=True):
-                yield from _cut(tables, slices(samples, self._slice))
-
-        return self._of_slices(step, lent, cut(), send=True)
-
     def sent(
         self,
         step: Step,
@@ -231,9 +222,9 @@ class PartMaker:
         queues: list[TableQueue] = []
         ended: Exception | None = StoppedError()
         try:
-            for receiver in () if lent.in_batches else self._receivers(step):
+            for receiver in receivers(step, self._steps, self._edited):
                 theirs = self._lend(receiver)
-                if not theirs.in_batches:
+                if receiver.name not in self._found and not (lent.in_batches or theirs.in_batches):
                     queues.append(TableQueue())
                     made = self._made_of(receiver, theirs, queues[-1], sliced=sliced)
                     self.ahead.start(receiver, made)
@@ -250,7 +241,7 @@ class PartMaker:
         self, step: Step, lent: StepTools, rows: TableQueue, *, sliced: bool
     ) -> Generator[pl.DataFrame]:
         """The parts of a step whose only input beside the samples comes in `rows`."""
-        by_slice = self.makes_slices(step, lent)
+        by_slice = self._makes_slices(step, lent)
         read = self._received(step, rows, sliced=sliced, by_slice=by_slice)
         if by_slice:
             return self._of_slices(step, lent, read, send=False)

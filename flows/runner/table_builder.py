@@ -1,7 +1,7 @@
 """Builds the table of a step part by part and writes it to the store."""
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final, TypeVar
@@ -20,11 +20,9 @@ from claimflow.flows.runner.incremental import (
 from claimflow.flows.runner.make import StageFailedError, make_table
 from claimflow.flows.runner.observer import RunObserver
 from claimflow.flows.runner.part_maker import (
-    NO_STEPS,
     PartMaker,
     StepTools,
     Tables,
-    no_tools,
     until_stopped,
 )
 from claimflow.flows.runner.prepare import SHARD
@@ -60,6 +58,13 @@ _AHEAD: Final = 4
 Item = TypeVar("Item")
 
 
+_NO_STEPS: Final = StepSelection(())
+
+
+def _no_tools(_step: Step) -> StepTools:
+    return StepTools({})
+
+
 class TableBuilder:
     """Builds the tables of one run; raises `StoppedError` when the run was stopped.
 
@@ -76,8 +81,8 @@ class TableBuilder:
         stop: threading.Event,
         observer: RunObserver,
         *,
-        selection: StepSelection = NO_STEPS,
-        lend: Callable[[Step], StepTools] = no_tools,
+        selection: StepSelection = _NO_STEPS,
+        lend: Callable[[Step], StepTools] = _no_tools,
         edited: Callable[[Step], bool] = lambda _: False,
     ) -> None:
         self._samples = samples
@@ -87,13 +92,7 @@ class TableBuilder:
         self._selection = selection
         self._lend = lend
         self._maker = PartMaker(
-            samples,
-            workers,
-            stop,
-            shard=SHARD,
-            selection=selection,
-            lend=lend,
-            edited=edited,
+            samples, workers, stop, selection, shard=SHARD, lend=lend, edited=edited
         )
         self._unchanged: dict[str, pl.DataFrame] = {}
 
@@ -107,7 +106,8 @@ class TableBuilder:
             self._maker.begin(step)
         shards = -(-self._samples.count // SHARD)
         writer = ArtifactWriter(self._store, Sample, provenance, shards=shards)
-        artifact = self._write(writer, SAMPLES, self._samples.shards(SHARD), GROUP)
+        parts = until_stopped(self._samples.shards(SHARD), self._stop)
+        artifact = self._write(writer, SAMPLES, parts, GROUP)
         self._maker.ahead.made(SAMPLES, artifact)
         return artifact
 
@@ -127,33 +127,28 @@ class TableBuilder:
         size = GROUP
         unchanged = self._unchanged_samples(step, provenance.recipe)
         made_ahead = self._maker.ahead.take(step, inputs) if stage.per_sample else None
-        parts: Iterable[pl.DataFrame] = ()
-        sent: Generator[pl.DataFrame] | None = None
+        send = partial(self._maker.sent, step, lent)
         if made_ahead is not None:
-            parts = made_ahead
             if not stage.by_row:
                 size = 1 if tools else AT_ONCE
+            parts = send(made_ahead)
         elif not stage.per_sample:
-            parts = _make_whole(self._store, step, inputs, tools)
+            parts = send(_make_whole(self._store, step, inputs, tools))
         elif _can_batch_parts(stage, tools):
             size = AT_ONCE
-            parts = _make_batched_parts(self._store, step, inputs, of=shards)
+            parts = send(_make_batched_parts(self._store, step, inputs, of=shards))
         elif unchanged.height:
             table = IncrementalTable(self._store, step, inputs, unchanged)
             remaining = self._samples.count - unchanged.height
             make = partial(self._maker.parts, [step], lent, samples=remaining)
-            parts = table.parts(_grouped(range(shards), GROUP), make)
+            parts = send(table.parts(_grouped(range(shards), GROUP), make))
         else:
             size = 1 if tools else GROUP  # Rows that cost model calls are written at once.
             chain = self._maker.chain(step, tools)
             read = _input_parts(self._store, chain, inputs, of=shards, size=size)
-            if self._maker.makes_slices(step, lent):
-                sent = self._maker.sliced_parts(step, lent, read)
-            else:
-                parts = self._maker.parts(chain, lent, read, samples=self._samples.count)
-        sent = sent or self._maker.sent(step, lent, parts)
+            parts = self._maker.all_parts(chain, lent, read)
         try:
-            artifact = self._write(writer, step.name, sent, size)
+            artifact = self._write(writer, step.name, parts, size)
             self._maker.ahead.made(step.name, artifact)
             return artifact, unchanged.height
         except StageFailedError as error:
@@ -166,7 +161,7 @@ class TableBuilder:
             return self._write(writer, step.name, [empty] * shards, size), 0
         finally:
             # The steps that get its rows must not wait for more.
-            sent.close()
+            parts.close()
 
     def _can_begin(self, step: Step) -> bool:
         """Whether workers can begin with a step, all of whose rows have to be made."""
@@ -190,7 +185,7 @@ class TableBuilder:
         self, writer: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
     ) -> Artifact:
         done = 0
-        for group in until_stopped(_grouped_parts(parts, size), self._stop):
+        for group in _grouped_parts(parts, size):
             writer.add(done, *group)
             for _ in group:
                 done += 1

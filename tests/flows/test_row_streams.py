@@ -232,7 +232,7 @@ def test_a_second_run_asks_and_makes_nothing(tmp_path: Path) -> None:
         assert judged.ask("SELECT count(*) FROM audit.artifacts WHERE kind = 'verdicts'") == [(3,)]
 
 
-def test_a_new_prompt_of_claims_asks_only_for_new_verdicts(tmp_path: Path) -> None:
+def test_a_new_sample_costs_its_own_calls(tmp_path: Path) -> None:
     with serve() as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write(SAMPLES, steps=STREAMED)
