@@ -1,4 +1,4 @@
-"""`claimflow export`, `prune`, `verify` and `migrate`: tables out of a store, and its upkeep."""
+"""`claimflow export`, `merge`, `prune`, `verify` and `migrate`: what is done with whole stores."""
 
 import argparse
 from argparse import Namespace
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    """Declare `export`, `prune`, `verify` and `migrate`."""
+    """Declare `export`, `merge`, `prune`, `verify` and `migrate`."""
     parser = add_command(
         commands,
         "export",
@@ -48,6 +48,18 @@ def add(commands: Commands) -> None:
     parser.add_argument("--run", metavar="RUN", help=f"the rows of one run only: {RUN}")
     parser.add_argument("--step", metavar="STEP", help="in a sheet: the rows of this step only")
     add_store_options(parser, live=True)
+
+    parser = add_command(
+        commands,
+        "merge",
+        merge,
+        "copy the replies of models from stores of other machines into a store",
+        example="machine-2.duckdb machine-3.duckdb --store nightly.duckdb",
+    )
+    parser.add_argument(
+        "others", nargs="+", type=Path, metavar="STORE", help="a store to copy the replies of"
+    )
+    add_store_options(parser)
 
     parser = add_command(
         commands,
@@ -161,6 +173,44 @@ def _export_sheet(options: Namespace, kind: "Kind") -> int:
     rows = sheet_rows(store, run_id, kind, options.step)
     note = f"{format_count(rows.height, 'row')} of run {run_id} in {options.output}"
     write_bytes(to_csv(rows), options.output and Path(options.output), note=note)
+    return 0
+
+
+def merge(options: Namespace) -> int:
+    """Copy what other stores hold of calls, so that no run on this one asks for it again."""
+    from claimflow.flows.files import is_file
+    from claimflow.flows.judge.ledger_writer import recover_journals
+    from claimflow.flows.store.ledger import Ledger
+    from claimflow.flows.store.read_copy import refresh_read_copy
+    from claimflow.flows.store.store import Store, store_version
+
+    store = named_store(options)
+    # A store that is not there would be made.
+    store_version(store)
+    others = [Store(path.resolve()) for path in options.others]
+    faults = list[Fault]()
+    for path, other in zip(options.others, others, strict=True):
+        try:
+            if is_file(other.path) and other.path.samefile(store.path):
+                what = "is the store that replies are copied into"
+                raise InputError([Fault(str(path), what, "name other stores")])
+            with other.reading():
+                pass
+        except InputError as error:
+            faults += error.faults
+    if faults:
+        raise InputError(faults)
+    for path, other in zip(options.others, others, strict=True):
+        # Calls of a run that was killed there are in files beside its store.
+        recover_journals(Ledger(other))
+        found = Ledger(store).take_over(other)
+        calls, replies = (
+            format_count(found.calls, "call"),
+            format_count(found.replies, "reply", "replies"),
+        )
+        known = f", {found.known:,} were there already" if found.known else ""
+        print(f"{path}: {calls} and {replies} copied{known}")
+    refresh_read_copy(store)
     return 0
 
 

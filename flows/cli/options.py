@@ -96,6 +96,12 @@ def add_rerun_options(parser: argparse.ArgumentParser) -> None:
         help="take these samples only: a file of ids, or a SELECT that returns sample_id",
     )
     parser.add_argument(
+        "--part",
+        metavar="K/N",
+        help="take one of N disjoint parts of the samples only, such as 2/4, for one of several "
+        "machines",
+    )
+    parser.add_argument(
         "--skip-unusable",
         action="store_true",
         help="leave out and count samples that cannot be used, instead of ending with their errors",

@@ -108,6 +108,7 @@ def evaluate(
     failed: bool = False,
     samples: str | None = None,
     skip_unusable: bool = False,
+    part: str | None = None,
     redact: bool = False,
     timeout: Duration | None = None,
     call_timeout: Duration | None = None,
@@ -136,6 +137,7 @@ def evaluate(
         failed: Just steps whose newest table has failed rows and what depends on them.
         samples: Just these samples, by a file of their ids or a SELECT that answers a sample_id.
         skip_unusable: Leave out samples that cannot be used; the run is of some samples then.
+        part: Just this part of the samples, as in 2/4, for one of several machines.
         redact: Keep only hashes of the texts in the record of calls.
         timeout: End the run after this time, in seconds or as in 2h; finished work is kept.
         call_timeout: Give up a model call, with its retries, after this time.
@@ -152,7 +154,8 @@ def evaluate(
             neither keeps are removed after this one, with their published tables and reports.
     """
     deployed = _prepare_process()
-    rerun = Rerun(again or (), fresh, only or (), from_step, failed, samples, skip_unusable)
+    steps = (again or (), fresh, only or (), from_step, failed)
+    rerun = Rerun(*steps, samples, skip_unusable, part)
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=Path(store) if store else None)
     if batch:
         prepared = in_batches(prepared)

@@ -1,15 +1,39 @@
-"""Rerun options (--again, --only, --from, --failed), resolved to steps."""
+"""Options of a run: which steps (--again, --only, --from, --failed) and samples it makes."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
-from claimflow.flows.errors import Fault, one_of
+from claimflow.flows.errors import Fault, InputError, one_of
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.wiring import Step
 
 _CHOOSE: Final = "choose one of them"
+
+MAX_PARTS: Final = 1_000
+"""Parts that samples can be divided into."""
+
+
+class Part(NamedTuple):
+    """One of `of` disjoint parts of the samples; `number` is from 1."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def named(cls, text: str) -> Self:
+        """The part that `text` names, as in "2/4". Raises `InputError`."""
+        found = re.fullmatch(r"([0-9]{1,4})/([0-9]{1,4})", text)
+        part = cls(int(found[1]), int(found[2])) if found else None
+        if part is None or not 1 <= part.number <= part.of <= MAX_PARTS:
+            hint = f"write K/N, as in 2/4, with K from 1 to N and N at most {MAX_PARTS:,}"
+            raise InputError([Fault("--part", f"{text[:40]!r} is no part", hint)])
+        return part
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
 
 
 class Rerun(NamedTuple):
@@ -19,7 +43,8 @@ class Rerun(NamedTuple):
     those steps or for all steps of the run. `only` names the steps to run; `from_step` selects a
     step and those that depend on it; `failed` selects the steps whose newest table has failed
     rows and those that depend on them. `samples` selects samples: a file of their ids, or a
-    SELECT on the store. `skip_unusable` leaves out samples that cannot be used.
+    SELECT on the store. `skip_unusable` leaves out samples that cannot be used. `part` names a
+    `Part` of the samples, for one of several machines.
     """
 
     again: Sequence[str] = ()
@@ -29,6 +54,7 @@ class Rerun(NamedTuple):
     failed: bool = False
     samples: str | None = None
     skip_unusable: bool = False
+    part: str | None = None
 
     @classmethod
     def of(cls, options: object) -> "Rerun":

@@ -22,7 +22,7 @@ from claimflow.flows.files import is_file, is_folder
 from claimflow.flows.object_storage import is_remote, valid_location
 from claimflow.flows.pipeline.model_settings import LIMIT_NAME, YamlModel
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline
-from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.rerun import Part, Rerun
 from claimflow.flows.pipeline.times import MAX_DAYS, Duration, Wait, check_cron, to_timedelta
 from claimflow.flows.pipeline.yaml_errors import error_message, validate
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml
@@ -68,6 +68,14 @@ def _target(name: str) -> str:
     return name
 
 
+def _part(text: str) -> str:
+    try:
+        return str(Part.named(text))
+    except InputError as error:
+        [fault] = error.faults
+        raise ValueError(f"{fault.what}; {fault.hint}") from error
+
+
 def _send(written: Any) -> Any:
     """A target by its name, or its name with settings, in the form of `Send`."""
     if isinstance(written, str):
@@ -101,6 +109,8 @@ class Parameters(YamlModel):
     """Only these samples: a file of their ids, relative to this file, or a SELECT of them."""
     skip_unusable: bool = False
     """Leave out samples that cannot be used; the run counts as one of some samples then."""
+    part: Annotated[str, AfterValidator(_part)] | None = None
+    """Only this part of the samples, as in 2/4, for one of several machines."""
     redact: bool = False
     """Store only hashes of the texts of calls."""
     batch: bool = False

@@ -14,7 +14,7 @@ from claimflow.flows.files import checked_path, path_exists
 from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.limits import COUNT
 from claimflow.flows.pipeline.pipeline import Pipeline, build_pipeline, valid_section
-from claimflow.flows.pipeline.rerun import Rerun
+from claimflow.flows.pipeline.rerun import Part, Rerun
 from claimflow.flows.pipeline.sample_choice import LAST_RUN, Selection
 from claimflow.flows.pipeline.schema import SamplesSource
 from claimflow.flows.pipeline.yaml_source import YamlSource, load_yaml, source_from
@@ -22,7 +22,7 @@ from claimflow.flows.samples.canaries import Canary, read_canaries
 from claimflow.flows.samples.fields import FIELDS
 from claimflow.flows.samples.memory import samples_from
 from claimflow.flows.samples.reader import SampleSource, read_samples
-from claimflow.flows.samples.subset import select_samples
+from claimflow.flows.samples.subset import select_part, select_samples
 from claimflow.flows.store.store import Store
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ SHARD: Final = 2_000
 Read = TypeVar("Read")
 
 _SHOWN_COLUMNS: Final = 20
+
+_SHOWN_GROUP: Final = 100
+"""A larger group of samples that stay in one part is told, where it makes that part larger."""
 
 _LOG: Final = logging.getLogger("claimflow")
 
@@ -98,6 +101,11 @@ def prepare(
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
     check_limit(limit)
+    part = (
+        None
+        if rerun.part is None
+        else _collect_faults(lambda: Part.named(rerun.part or ""), faults)
+    )
     pipeline = _collect_faults(lambda: build_pipeline(source), faults)
     read = _collect_faults(lambda: _samples(source, limit, rerun, answers), faults)
     canaries = _collect_faults(lambda: _canaries(source), faults)
@@ -119,16 +127,30 @@ def prepare(
     for fault in warned:
         (warn or _log)(fault)
     prepared = Prepared(pipeline, samples, _store(source, pipeline, store), canaries or ())
+    chosen = _with_choice(prepared, quiet, rerun, limit, warn or _log)
+    if part is None or chosen.nothing_selected is not None:
+        return chosen
+    return _with_part(chosen, part, warn or _log)
+
+
+def _with_choice(
+    prepared: Prepared,
+    quiet: "Quiet | None",
+    rerun: Rerun,
+    limit: int | None,
+    warn: Callable[[Fault], None],
+) -> Prepared:
+    """The same with the samples that the options or the pipeline choose."""
     if rerun.samples is not None:
         # By name, whatever the pipeline selects.
-        selected = select_samples(samples, rerun.samples, prepared.store)
+        selected = select_samples(prepared.samples, rerun.samples, prepared.store)
         return prepared._replace(samples=selected)
     if quiet:
         return prepared._replace(nothing_selected=f"nothing to evaluate: {quiet.reason}")
-    wanted = valid_section(source, "samples", SamplesSource)
+    wanted = valid_section(prepared.pipeline.source, "samples", SamplesSource)
     if wanted is None or wanted.select is None:
         return prepared
-    return _with_selection(prepared, wanted.select, rerun, limit, warn or _log)
+    return _with_selection(prepared, wanted.select, rerun, limit, warn)
 
 
 def _store(source: YamlSource, pipeline: Pipeline, store: Path | None) -> Store:
@@ -194,7 +216,7 @@ def _with_selection(
         warn(Fault(prepared.pipeline.source.place("samples", "select"), told, hint))
     if limit is not None and samples.count > limit:
         samples = samples.first(limit, selection=f"--limit {limit}")
-    whole = limit is None and not repeats
+    whole = limit is None and rerun.part is None and not repeats
     keys = chosen.keys
     if seen is not None and prepared.samples.incomplete:
         # What could not be read now is not new once its file is whole again.
@@ -203,6 +225,19 @@ def _with_selection(
         samples=samples,
         nothing_selected=f"nothing to evaluate: {told}" if not samples.count else None,
         seen=keys if remembers and whole else None,
+    )
+
+
+def _with_part(prepared: Prepared, part: Part, warn: Callable[[Fault], None]) -> Prepared:
+    """The same with a part of the samples, which may be none."""
+    count = prepared.samples.count
+    samples, largest = select_part(prepared.samples, part)
+    if largest * part.of > count and largest > _SHOWN_GROUP:
+        what = f"{largest:,} of {count:,} samples have texts in common and stay in one part"
+        warn(Fault(f"--part {part}", what, "the parts differ in size"))
+    nothing = None if samples.count else f"none of the {count:,} samples is in part {part}"
+    return prepared._replace(
+        samples=samples, nothing_selected=nothing and f"nothing to evaluate: {nothing}"
     )
 
 
