@@ -152,8 +152,10 @@ def _with_examples(
     shown = tree.places(pieces, tree.subtree(first))
     main = trimmed(pieces[: shown[0]])
     behind = trimmed(pieces[shown[-1] + 1 :])  # "in 1987" in "prizes, such as A in 1987"
-    case = tree.subtrees(tree.of(noun, "case"))
-    before = pieces[: tree.places(pieces, tree.subtree(noun) - case)[0]]
+    # "particularly in sports": what stands before the preposition is of the whole phrase.
+    case = max(tree.subtrees(tree.of(noun, "case")), default=-1)
+    phrase = frozenset(n for n in tree.subtree(noun) if n > case)
+    before = pieces[: tree.places(pieces, phrase)[0]]
     here = tree.here(pieces)
     begins = [min(tree.subtree(member)) for member in members]
     found = [main]

@@ -152,6 +152,8 @@ def _may_hang_deeper(tree: Tree, index: int) -> bool:
     head = tree.words[index].head
     if tree.relation(index) != "conj":
         return False
+    if tree.tag(index) == "VBN" and tree.relation(head) in ("nsubj", "nsubj:pass"):
+        return True  # "Ann, known as A, and sometimes called B, is a poet"
     comma = any(tree.texts[n] == "," for n in range(max(0, min(tree.subtree(index)) - 1), index))
     return (tree.is_predicate(index) and not comma) and any(
         tree.relation(n) in ("acl:relcl", "ccomp", "advcl")
@@ -184,9 +186,22 @@ def _breaks_off(tree: Tree, claim: Pieces) -> bool:
         return True
     if any(one.text == ";" and two.tag in FINITE_TAGS for one, two in pairwise(claim)):
         return True
+    if _cuts_word(tree, claim):
+        return True
     last = claim[-1]
     whole = tree.words[-1].end if tree.texts[-1].isalnum() else tree.words[-2].end
     return (last.tag in _WANTING or last.low == "including") and last.end != whole
+
+
+def _cuts_word(tree: Tree, claim: Pieces) -> bool:
+    """Whether a claim has a part of what a hyphen joins: the 18 of "the 2017-18 season"."""
+    here = tree.here(claim)
+    return any(
+        (one in here) != (two in here)
+        for one, two in pairwise(range(len(tree.words)))
+        if tree.words[one].end == tree.words[two].start
+        and ("-" in (tree.texts[one][-1], tree.texts[two][0]))
+    )
 
 
 def _loses(tree: Tree, claims: Sequence[Pieces]) -> bool:
@@ -246,6 +261,8 @@ class _Splitter:
         for predicate in divided(tree, predicates(tree, clause, own), own):
             pieces = tree.pieces(tree.tidied(predicate.words, self._gone), other=self._other)
             if predicate.head != clause:
+                if any(tree.lows[n] == "that" for n in tree.of(predicate.head, "mark")):
+                    self.certain = False  # "knows that it rained, and that it snowed"
                 auxiliaries = self._shared_auxiliaries(clause, predicate.head, verb)
                 pieces = joined([*named, *auxiliaries], pieces)
             elif subject is not None:

@@ -546,6 +546,23 @@ SPLIT = [
         ],
     ),
     (
+        "It is popular, especially in countries such as France and Spain.",
+        [
+            "It is popular, especially in countries.",
+            "France is a country.",
+            "Spain is a country.",
+            "It is popular, especially in France.",
+            "It is popular, especially in Spain.",
+        ],
+    ),
+    (
+        "There have been only four holders, so it is difficult to tell.",
+        [
+            "There have been only four holders.",
+            "It is difficult to tell.",
+        ],
+    ),
+    (
         "She won the Abel Prize and the Wolf Prize.",
         [
             "She won the Abel Prize.",
@@ -759,6 +776,13 @@ def test_coordinations_and_parentheticals_are_split(sentence: str, expected: lis
 
 
 WHOLE = [
+    "The President knows that the people of Earth have not witnessed a death in years, and that "
+    "the last time it was seen all the witnesses went insane.",
+    "Lee signed a record 5-year contract worth $201 million in 2017, starting with $34,682,550 in "
+    "the 2017-18 season and ending with the largest earnings in the 2021-22 season with a record "
+    "payout of $45,780,966.",
+    "The Queen, also known as the Wicked Queen, and sometimes instead identified by her given name "
+    "as Queen Grim, is a fictional character who appears in a film.",
     "This song forecasts destruction for the Axis powers, particularly Japan.",
     "It was recorded by Irish actor and singer Richard Harris.",
     "She is a professor of law and judge.",
