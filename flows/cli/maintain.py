@@ -15,7 +15,7 @@ from claimflow.flows.cli.options import (
 )
 from claimflow.flows.cli.output import write_bytes
 from claimflow.flows.cli.stores import named_store, readable_run, readable_store, run_named
-from claimflow.flows.errors import Fault, InputError
+from claimflow.flows.errors import Fault, InputError, on_one_line
 from claimflow.flows.report.formatting import format_count
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ def merge(options: Namespace) -> int:
     """Copy what other stores hold of calls, so that no run on this one asks for it again."""
     from claimflow.flows.files import is_file
     from claimflow.flows.judge.ledger_writer import recover_journals
+    from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.store.ledger import Ledger
     from claimflow.flows.store.read_copy import refresh_read_copy
     from claimflow.flows.store.store import Store, store_version
@@ -187,7 +188,7 @@ def merge(options: Namespace) -> int:
     store = named_store(options)
     # A store that is not there would be made.
     store_version(store)
-    others = [Store(path.resolve()) for path in options.others]
+    others = [Store(path.absolute()) for path in options.others]
     faults = list[Fault]()
     for path, other in zip(options.others, others, strict=True):
         try:
@@ -200,6 +201,7 @@ def merge(options: Namespace) -> int:
             faults += error.faults
     if faults:
         raise InputError(faults)
+    terminal = Terminal()
     for path, other in zip(options.others, others, strict=True):
         # Calls of a run that was killed there are in files beside its store.
         recover_journals(Ledger(other))
@@ -209,7 +211,7 @@ def merge(options: Namespace) -> int:
             format_count(found.replies, "reply", "replies"),
         )
         known = f", {found.known:,} were there already" if found.known else ""
-        print(f"{path}: {calls} and {replies} copied{known}")
+        terminal.print_line(on_one_line(f"{path}: {calls} and {replies} copied{known}"))
     refresh_read_copy(store)
     return 0
 

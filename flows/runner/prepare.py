@@ -36,10 +36,6 @@ SHARD: Final = 2_000
 Read = TypeVar("Read")
 
 _SHOWN_COLUMNS: Final = 20
-
-_SHOWN_GROUP: Final = 100
-"""A larger group of samples that stay in one part is told, where it makes that part larger."""
-
 _LOG: Final = logging.getLogger("claimflow")
 
 
@@ -130,7 +126,7 @@ def prepare(
     chosen = _with_choice(prepared, quiet, rerun, limit, warn or _log)
     if part is None or chosen.nothing_selected is not None:
         return chosen
-    return _with_part(chosen, part, warn or _log)
+    return _with_part(chosen, part)
 
 
 def _with_choice(
@@ -216,7 +212,7 @@ def _with_selection(
         warn(Fault(prepared.pipeline.source.place("samples", "select"), told, hint))
     if limit is not None and samples.count > limit:
         samples = samples.first(limit, selection=f"--limit {limit}")
-    whole = limit is None and rerun.part is None and not repeats
+    whole = limit is None and not repeats
     keys = chosen.keys
     if seen is not None and prepared.samples.incomplete:
         # What could not be read now is not new once its file is whole again.
@@ -228,16 +224,17 @@ def _with_selection(
     )
 
 
-def _with_part(prepared: Prepared, part: Part, warn: Callable[[Fault], None]) -> Prepared:
-    """The same with a part of the samples, which may be none."""
-    count = prepared.samples.count
-    samples, largest = select_part(prepared.samples, part)
-    if largest * part.of > count and largest > _SHOWN_GROUP:
-        what = f"{largest:,} of {count:,} samples have texts in common and stay in one part"
-        warn(Fault(f"--part {part}", what, "the parts differ in size"))
-    nothing = None if samples.count else f"none of the {count:,} samples is in part {part}"
+def _with_part(prepared: Prepared, part: Part) -> Prepared:
+    """The same with a part of the samples, which may be none. Raises `InputError`."""
+    wanted = valid_section(prepared.pipeline.source, "samples", SamplesSource)
+    if wanted is not None and wanted.select is not None and wanted.select.since == LAST_RUN:
+        place = prepared.pipeline.source.place("samples", "select", "since")
+        what = "a run of a part is no last run, so what is new for --part is not known"
+        raise InputError([Fault(place, what, "write a time, as in since: 24h")])
+    samples = select_part(prepared.samples, part)
+    nothing = None if samples.count else f"none of the {prepared.samples.count:,} samples is in"
     return prepared._replace(
-        samples=samples, nothing_selected=nothing and f"nothing to evaluate: {nothing}"
+        samples=samples, nothing_selected=nothing and f"nothing to evaluate: {nothing} part {part}"
     )
 
 

@@ -22,23 +22,7 @@ _COLUMN: Final = "sample_id"
 _QUERY_SECONDS: Final = 60.0
 _SHOWN: Final = 5
 _SQL: Final = ("select", "with", "from")
-
-_TEXTS: Final = [
-    *(
-        # The hash of null is a number.
-        pl.when(pl.col(name) != "").then(pl.col(name).hash()).alias(name)
-        for name in ("response", "reference")
-    ),
-    # A list of one context is not the same as that text.
-    pl.when(pl.col("retrieved_contexts").list.len() > 0).then(
-        pl.col("retrieved_contexts").list.join("\0").hash(1)
-    ),
-]
-"""Hashes of the texts of a sample that models are asked about."""
-
-_MOST: Final = 100
-"""A text of more samples, such as "Yes.", does not keep them together: asking about it once on each
-machine costs little."""
+_PART_COLUMNS: Final = (_COLUMN, "user_input", "reference", "retrieved_contexts")
 
 
 def select_samples(samples: SampleSource, selection: str, store: Store) -> SampleSource:
@@ -62,47 +46,28 @@ def select_samples(samples: SampleSource, selection: str, store: Store) -> Sampl
     return selected
 
 
-def select_part(samples: SampleSource, part: Part) -> tuple[SampleSource, int]:
-    """The samples of `part` in their own order, and the size of the largest group of all samples.
+def select_part(samples: SampleSource, part: Part) -> SampleSource:
+    """The samples of `part` in their own order.
 
-    Samples with the same response, reference or contexts are a group, which is in one part: what is
-    asked about such a text is asked by one machine, unless more than 100 have it. Otherwise ids
-    decide, so that a sample is in the same part every night, whatever other samples there are.
+    The question and the reference, or the contexts where there is none, decide, and the id where
+    there is neither: samples that share texts are in the same part, and a sample is in the same
+    part every night, whatever other samples there are.
     """
-    drawn, texts = list[int](), list[pl.DataFrame]()
-    for table in samples.shards(2_000):
-        drawn += (UUID(content_key("part", one)).int for one in table[_COLUMN])
-        texts.append(table.select(_TEXTS))
-    groups = _groups(pl.concat(texts) if texts else pl.DataFrame(), samples.count)
-    of_group: dict[int, int] = {}
-    for group, number in zip(groups, drawn, strict=True):
-        of_group[group] = min(number, of_group.get(group, number))
-    chosen = [of_group[group] % part.of == part.number - 1 for group in groups]
-    kept = samples.where(pl.Series(chosen, dtype=pl.Boolean))
+    kept = [
+        UUID(_part_key(row)).int % part.of == part.number - 1
+        for table in samples.shards(2_000)
+        for row in table.select(_PART_COLUMNS).iter_rows(named=True)
+    ]
+    chosen = samples.where(pl.Series(kept, dtype=pl.Boolean))
     options = " ".join(filter(None, (samples.selection, f"--part {part}")))
-    sizes = pl.Series(groups, dtype=pl.Int64).value_counts()["count"]
-    return replace(kept, selection=options), int(sizes.max() or 0)  # type: ignore[arg-type]
+    return replace(chosen, selection=options)
 
 
-def _groups(texts: pl.DataFrame, count: int) -> list[int]:
-    """For each of `count` samples the first one of its group: with a hash in common, or linked."""
-    root = list(range(count))
-
-    def root_of(place: int) -> int:
-        while root[place] != place:
-            root[place] = place = root[root[place]]
-        return place
-
-    if count:
-        long = texts.with_row_index("place").unpivot(index="place", value_name="text").drop_nulls()
-        shared = long.filter(pl.len().over("text").is_between(2, _MOST)).sort("text", "place")
-        for _, places in shared.group_by("text", maintain_order=True).agg("place").iter_rows():
-            first = root_of(places[0])
-            for place in places[1:]:
-                other = root_of(place)
-                first, later = min(first, other), max(first, other)
-                root[later] = first
-    return [root_of(place) for place in range(count)]
+def _part_key(row: dict[str, Any]) -> str:
+    shared = row["reference"] or row["retrieved_contexts"]
+    if shared:
+        return content_key("part", row["user_input"], shared)
+    return content_key("part", row[_COLUMN])
 
 
 def _ids_by_query(sql: str, store: Store) -> list[str]:

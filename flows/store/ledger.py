@@ -1,8 +1,9 @@
 """The ledger: replies of models, keyed by request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 import duckdb
 import polars as pl
@@ -15,8 +16,15 @@ _MEMORY: Final = "128MB"
 with their prompts, and without a limit it takes a gigabyte for that."""
 
 
-_ROWS_AT_ONCE: Final = 16_384
-"""Rows of a ledger that are copied in one transaction: a row group of DuckDB's, some 30 MB."""
+_COPY_MEMORY: Final = "512MB"
+
+_ROWS_AT_FIRST, _FEWEST_ROWS, _MOST_ROWS = 1_024, 64, 32_768
+_BYTES_AT_ONCE: Final = 32 << 20
+"""Rows and bytes of a ledger that are copied in one transaction; the bytes are those of the rows
+before."""
+
+
+Result = TypeVar("Result")
 
 
 class TakenOver(NamedTuple):
@@ -83,10 +91,7 @@ class Ledger:
                         {"ids": list(closed)},
                     )
 
-        try:
-            write(_MEMORY)
-        except duckdb.OutOfMemoryException:
-            write(None)
+        _written(write, _MEMORY)
 
     def take_over(self, other: Store) -> TakenOver:
         """Copy the calls and replies of `other` that are not here.
@@ -97,6 +102,7 @@ class Ledger:
         """
         with other.reading() as source:
             calls, _ = self._copy(source, "audit.calls", {"call_id": "UUID"})
+            self._close_calls(source)
             # One key has a reply for each time that it was asked about.
             key = {"key": "UUID", "made_at": "TIMESTAMP"}
             replies, known = self._copy(source, "audit.replies", key)
@@ -109,21 +115,55 @@ class Ledger:
 
         `key` are the columns that tell rows apart, with their types.
         """
-        copied = known = 0
+        copied = known = first = 0
+        count = _ROWS_AT_FIRST
         [[last]] = source.execute(f"SELECT coalesce(max(rowid), -1) FROM {table}").fetchall()
-        for first in range(0, last + 1, _ROWS_AT_ONCE):
+        while first <= last:
             found = read_table(
                 source,
                 f"SELECT * FROM {table} WHERE rowid >= $first AND rowid < $first + $count",
                 first=first,
-                count=_ROWS_AT_ONCE,
+                count=count,
             )
-            with self.store.writing() as connection:
-                missing = _not_stored(connection, table, found, key)
-                insert(connection, table, missing)
-            copied += missing.height
-            known += found.height - missing.height
+            first += count
+            of_row = int(found.estimated_size()) // max(1, found.height) + 1
+            count = min(_MOST_ROWS, max(_FEWEST_ROWS, _BYTES_AT_ONCE // of_row))
+            written = _written(partial(self._insert_missing, table, found, key), _COPY_MEMORY)
+            copied += written
+            known += found.height - written
         return copied, known
+
+    def _insert_missing(
+        self, table: str, rows: pl.DataFrame, key: Mapping[str, str], memory: str | None
+    ) -> int:
+        with self.store.writing(memory=memory) as connection:
+            missing = _not_stored(connection, table, rows, key)
+            insert(connection, table, missing)
+        return missing.height
+
+    def _close_calls(self, source: duckdb.DuckDBPyConnection) -> None:
+        """Close calls that were copied while their wrong replies were still to be shown."""
+        if not self.store.path.is_file():
+            return
+        with self.store.reading() as connection:
+            ours = read_table(connection, "SELECT call_id FROM audit.calls WHERE open")
+        if ours.is_empty():
+            return
+        closed = read_table(
+            source,
+            "SELECT call_id FROM audit.calls SEMI JOIN incoming "
+            "ON calls.call_id = incoming.call_id::UUID WHERE NOT open",
+            ours,
+        )
+        self.remember("", {}, closed=closed["call_id"].to_list())
+
+
+def _written(write: Callable[[str | None], Result], memory: str) -> Result:
+    """What `write` returns within `memory`, or without a limit where DuckDB needs more."""
+    try:
+        return write(memory)
+    except duckdb.OutOfMemoryException:
+        return write(None)
 
 
 def _not_stored(

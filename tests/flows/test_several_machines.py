@@ -34,7 +34,7 @@ def ids(samples: SampleSource) -> list[str]:
 
 def parts_of(rows: list[dict[str, object]], of: int) -> list[list[str]]:
     samples = samples_from(rows, rename={})
-    return [ids(select_part(samples, Part(number, of))[0]) for number in range(1, of + 1)]
+    return [ids(select_part(samples, Part(number, of))) for number in range(1, of + 1)]
 
 
 def test_machines_ask_once_in_all_and_one_store_has_every_score(
@@ -131,12 +131,14 @@ def test_all_mistakes_of_a_merge_are_told_and_nothing_is_copied(
             machine.run()
     text = tmp_path / "text.duckdb"
     text.write_text("no store", "utf-8")
+    loop = tmp_path / "loop.duckdb"
+    loop.symlink_to(loop)
     link = tmp_path / "link.duckdb"
     link.symlink_to(one.store.path)
     older = two.copied(tmp_path / "older")
     with older.store.writing() as connection:
         connection.execute("UPDATE audit.store SET schema_version = 13")
-    named = [two.store.path, older.store.path, text, link, tmp_path / "gone.duckdb"]
+    named = [two.store.path, older.store.path, text, link, loop, tmp_path / "gone.duckdb"]
     assert main(["merge", *map(str, named), "--store", str(one.store.path)]) == 2
     told = capsys.readouterr().err
     assert "link.duckdb: is the store that replies are copied into" in told
@@ -175,28 +177,78 @@ def test_a_part_without_a_sample_is_no_mistake(
     assert "nothing to evaluate: none of the 1 samples is in part" in capsys.readouterr().out
 
 
-def test_samples_that_share_a_text_are_in_one_part() -> None:
-    rows = [sample(str(number), reference=f"R{number // 5}") for number in range(40)]
-    rows = [{**row, "response": f"Answer {number}."} for number, row in enumerate(rows)]
-    found = parts_of(rows, 4)
-    assert sorted(chain.from_iterable(found)) == sorted(str(number) for number in range(40))
-    for ids_of_part in found:
-        assert len(ids_of_part) % 5 == 0
-    # Linked by one text with one sample, by another with the next one.
-    linked: list[dict[str, object]] = [
-        {"sample_id": str(n), "response": f"r{n}", "reference": f"t{(n + 1) // 2}"}
-        if n % 2
-        else {"sample_id": str(n), "response": f"r{n}", "retrieved_contexts": [f"c{n}"]}
-        for n in range(6)
+def test_answers_to_one_question_are_in_one_part() -> None:
+    rows: list[dict[str, object]] = [
+        {"sample_id": str(n), "user_input": f"q{n // 5}", "response": f"r{n}", **shared(n // 5)}
+        for n in range(200)
     ]
-    linked[0] |= {"reference": "t1"}
-    for n in (1, 2):
-        linked[n] |= {"retrieved_contexts": ["the same", "two"]}
-    # Texts of very many samples bind none.
-    common = [{"sample_id": str(n), "response": "Yes.", "reference": f"r{n}"} for n in range(120)]
-    assert all(10 < len(part) < 60 for part in parts_of(common, 4))
-    [together] = [part for part in parts_of(linked, 3) if "0" in part]
-    assert {"0", "1", "2"} <= set(together)
+    found = parts_of(rows, 4)
+    assert sorted(chain.from_iterable(found)) == sorted(str(number) for number in range(200))
+    for part in found:
+        assert len(part) > 10
+        assert all(
+            str(other) in part
+            for n in map(int, part)
+            for other in range(n // 5 * 5, n // 5 * 5 + 5)
+        )
+    # What nearly all samples have in common keeps none together.
+    common: list[dict[str, object]] = [
+        {"sample_id": str(n), "user_input": "Summarise.", "response": "Yes.", **shared(n)}
+        for n in range(200)
+    ]
+    assert all(len(part) > 10 for part in parts_of(common, 4))
+
+
+def shared(number: int) -> dict[str, object]:
+    if number % 2:
+        return {"retrieved_contexts": [f"c{number}", "the same"]}
+    return {"reference": f"r{number}"}
+
+
+def test_a_part_of_what_is_new_since_the_last_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        chosen = {"samples": {"path": "s.jsonl", "select": {"since": "last_run"}}}
+        judged.write(["a"], more=chosen)
+        assert judged.command("--part", "1/2") == 2
+    told = capsys.readouterr().err
+    assert "a run of a part is no last run" in told
+    assert "p.yaml" in told
+
+
+def test_a_call_that_was_copied_while_it_was_open_is_closed_by_the_next_merge(
+    tmp_path: Path,
+) -> None:
+    with serve() as endpoint:
+        one, two = (Judged(tmp_path / name, endpoint) for name in ("one", "two"))
+        for machine, rows in ((one, ROWS[:1]), (two, ROWS[1:2])):
+            machine.path.parent.mkdir()
+            machine.write(rows)
+            machine.run()
+    for is_open in ("true", "false"):
+        with two.store.writing() as connection:
+            connection.execute(f"UPDATE audit.calls SET open = {is_open}")
+        assert merge(one, two) == 0
+        [[count]] = one.ask("SELECT count(*) FROM audit.calls WHERE open")
+        assert count == (is_open == "true")
+
+
+def test_a_name_that_would_forge_a_line_is_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve() as endpoint:
+        one, two = (Judged(tmp_path / name, endpoint) for name in ("one", "two\x1b[31m\nthree"))
+        for machine, rows in ((one, ROWS[:1]), (two, ROWS[1:2])):
+            machine.path.parent.mkdir()
+            machine.write(rows)
+            machine.run()
+    capsys.readouterr()
+    assert merge(one, two) == 0
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert len(told.splitlines()) == 1
 
 
 @given(
@@ -211,4 +263,4 @@ def test_parts_are_disjoint_and_do_not_depend_on_other_samples(names: set[str], 
     assert sorted(chain.from_iterable(found)) == sorted(str(row["sample_id"]) for row in rows)
     again = parts_of(rows[::-2], of)
     for many, few in zip(found, again, strict=True):
-        assert set(few) <= set(many)
+        assert set(few) == set(many) & {str(row["sample_id"]) for row in rows[::-2]}
