@@ -188,9 +188,9 @@ def merge(options: Namespace) -> int:
     store = named_store(options)
     # A store that is not there would be made.
     store_version(store)
-    others = [Store(path.absolute()) for path in options.others]
+    others = [(path, Store(path.absolute())) for path in options.others]
     faults = list[Fault]()
-    for path, other in zip(options.others, others, strict=True):
+    for path, other in others:
         try:
             if is_file(other.path) and other.path.samefile(store.path):
                 what = "is the store that replies are copied into"
@@ -202,14 +202,12 @@ def merge(options: Namespace) -> int:
     if faults:
         raise InputError(faults)
     terminal = Terminal()
-    for path, other in zip(options.others, others, strict=True):
+    for path, other in others:
         # Calls of a run that was killed there are in files beside its store.
         recover_journals(Ledger(other))
         found = Ledger(store).take_over(other)
-        calls, replies = (
-            format_count(found.calls, "call"),
-            format_count(found.replies, "reply", "replies"),
-        )
+        calls = format_count(found.calls, "call")
+        replies = format_count(found.replies, "reply", "replies")
         known = f", {found.known:,} were there already" if found.known else ""
         terminal.print_line(on_one_line(f"{path}: {calls} and {replies} copied{known}"))
     refresh_read_copy(store)

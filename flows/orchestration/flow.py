@@ -154,8 +154,16 @@ def evaluate(
             neither keeps are removed after this one, with their published tables and reports.
     """
     deployed = _prepare_process()
-    steps = (again or (), fresh, only or (), from_step, failed)
-    rerun = Rerun(*steps, samples, skip_unusable, part)
+    rerun = Rerun(
+        again=again or (),
+        fresh=fresh,
+        only=only or (),
+        from_step=from_step,
+        failed=failed,
+        samples=samples,
+        skip_unusable=skip_unusable,
+        part=part,
+    )
     prepared = prepare(Path(config), limit=limit, rerun=rerun, store=Path(store) if store else None)
     if batch:
         prepared = in_batches(prepared)

@@ -7,7 +7,9 @@ from itertools import combinations
 from typing import Final, NamedTuple, Self
 
 from claimflow.flows.errors import Fault, InputError, one_of
-from claimflow.flows.pipeline.pipeline import Pipeline
+from claimflow.flows.pipeline.pipeline import Pipeline, valid_section
+from claimflow.flows.pipeline.sample_choice import LAST_RUN
+from claimflow.flows.pipeline.schema import SamplesSource
 from claimflow.flows.pipeline.wiring import Step
 
 _CHOOSE: Final = "choose one of them"
@@ -79,8 +81,22 @@ class Rerun(NamedTuple):
         if self.samples is not None and limit is not None:
             yield Fault("--limit and --samples", "both select the samples", _CHOOSE)
 
-    def unknown(self, pipeline: Pipeline) -> Iterator[Fault]:
-        """A fault for each named step that does not exist, or is not in the run."""
+    def named_part(self) -> Part | None:
+        """The part of the samples that `part` names. Raises `InputError`."""
+        return None if self.part is None else Part.named(self.part)
+
+    def misfits(self, pipeline: Pipeline) -> Iterator[Fault]:
+        """A fault for each option that a pipeline does not allow.
+
+        A named step must exist and be in the run, and the samples that `part` divides must not be
+        those since the last run.
+        """
+        samples = valid_section(pipeline.source, "samples", SamplesSource)
+        select = None if samples is None else samples.select
+        if self.part is not None and select is not None and select.since == LAST_RUN:
+            place = pipeline.source.place("samples", "select", "since")
+            what = f"a run of a part is no last run, since which {place} takes the samples"
+            yield Fault("--part", what, "write a time there, as in since: 24h")
         names = [step.name for step in pipeline.steps]
         first = () if self.from_step is None else (self.from_step,)
         named = {"--again": self.again, "--only": self.only, "--from": first}

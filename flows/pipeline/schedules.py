@@ -357,13 +357,13 @@ def _pipeline_faults(source: YamlSource, name: str, values: Mapping[str, Any]) -
         yield from error.faults
         return
     if not clashes:
-        yield from _unknown_steps(source, at, rerun, pipeline)
+        yield from _misfits(source, at, rerun, pipeline)
 
 
-def _unknown_steps(
+def _misfits(
     source: YamlSource, at: tuple[str, str], rerun: Rerun, pipeline: Pipeline
 ) -> Iterator[Fault]:
-    for fault in rerun.unknown(pipeline):
+    for fault in rerun.misfits(pipeline):
         option = fault.place.partition(" ")[0]
         place = source.place(*at, "parameters", _parameter(option))
         yield Fault(place, fault.what.replace("--", ""), fault.hint.replace("--", ""))

@@ -36,6 +36,7 @@ SHARD: Final = 2_000
 Read = TypeVar("Read")
 
 _SHOWN_COLUMNS: Final = 20
+
 _LOG: Final = logging.getLogger("claimflow")
 
 
@@ -97,16 +98,12 @@ def prepare(
     rerun = rerun or Rerun()
     faults = list(rerun.clashes(limit=limit))
     check_limit(limit)
-    part = (
-        None
-        if rerun.part is None
-        else _collect_faults(lambda: Part.named(rerun.part or ""), faults)
-    )
+    part = _collect_faults(rerun.named_part, faults)
     pipeline = _collect_faults(lambda: build_pipeline(source), faults)
     read = _collect_faults(lambda: _samples(source, limit, rerun, answers), faults)
     canaries = _collect_faults(lambda: _canaries(source), faults)
     if pipeline:
-        faults += rerun.unknown(pipeline)
+        faults += rerun.misfits(pipeline)
         if read and read.quiet is None:
             faults += missing_fields(pipeline, read.samples)
         elif read and read.quiet and not _is_quiet_night(read.quiet, source, pipeline, store):
@@ -225,17 +222,12 @@ def _with_selection(
 
 
 def _with_part(prepared: Prepared, part: Part) -> Prepared:
-    """The same with a part of the samples, which may be none. Raises `InputError`."""
-    wanted = valid_section(prepared.pipeline.source, "samples", SamplesSource)
-    if wanted is not None and wanted.select is not None and wanted.select.since == LAST_RUN:
-        place = prepared.pipeline.source.place("samples", "select", "since")
-        what = "a run of a part is no last run, so what is new for --part is not known"
-        raise InputError([Fault(place, what, "write a time, as in since: 24h")])
+    """The same with a part of the samples, which may be none."""
     samples = select_part(prepared.samples, part)
-    nothing = None if samples.count else f"none of the {prepared.samples.count:,} samples is in"
-    return prepared._replace(
-        samples=samples, nothing_selected=nothing and f"nothing to evaluate: {nothing} part {part}"
+    nothing = (
+        f"nothing to evaluate: none of the {prepared.samples.count:,} samples is in part {part}"
     )
+    return prepared._replace(samples=samples, nothing_selected=None if samples.count else nothing)
 
 
 def pipeline_source(config: str | Path | Mapping[str, Any] | YamlSource) -> YamlSource:

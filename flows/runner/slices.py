@@ -1,4 +1,4 @@
-"""Slices: parts of a part of the samples, which a language model is asked about one by one.
+"""Slices of a part of the samples: a language model is asked about one after the other.
 
 A step that needs the rows of another one begins with those of the first slice, so that an endpoint
 need not wait between the steps.

@@ -9,20 +9,18 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.store.arrow import insert, read_table
+from claimflow.flows.store.read_copy import COPY_MEMORY
 from claimflow.flows.store.store import Store, now
 
 _MEMORY: Final = "128MB"
 """Memory limit for writing a few replies. Now and then DuckDB rewrites the newest 100,000 calls
 with their prompts, and without a limit it takes a gigabyte for that."""
 
-
-_COPY_MEMORY: Final = "512MB"
-
 _ROWS_AT_FIRST, _FEWEST_ROWS, _MOST_ROWS = 1_024, 64, 32_768
-_BYTES_AT_ONCE: Final = 32 << 20
-"""Rows and bytes of a ledger that are copied in one transaction; the bytes are those of the rows
-before."""
+"""Rows of another ledger that are copied in the first transaction, and in any."""
 
+_BYTES_AT_ONCE: Final = 32 << 20
+"""Bytes of rows that are copied in one transaction, if they are as long as those before them."""
 
 Result = TypeVar("Result")
 
@@ -85,11 +83,7 @@ class Ledger:
                     missing = _not_stored(connection, "audit.calls", calls, {"call_id": "UUID"})
                     insert(connection, "audit.calls", missing)
                 if closed:
-                    connection.execute(
-                        "UPDATE audit.calls SET open = false "
-                        "WHERE call_id IN (SELECT unnest($ids)::UUID)",
-                        {"ids": list(closed)},
-                    )
+                    _close(connection, closed)
 
         _written(write, _MEMORY)
 
@@ -98,7 +92,7 @@ class Ledger:
 
         Calls come before the replies that name them, some thousands in each transaction: when a
         copy is interrupted, a second one continues it. The file of `other` is open for as long.
-        Raises `InputError` where it is no store of this schema version.
+        Raises `InputError` where one of the two is no store of this schema version.
         """
         with other.reading() as source:
             calls, _ = self._copy(source, "audit.calls", {"call_id": "UUID"})
@@ -128,7 +122,7 @@ class Ledger:
             first += count
             of_row = int(found.estimated_size()) // max(1, found.height) + 1
             count = min(_MOST_ROWS, max(_FEWEST_ROWS, _BYTES_AT_ONCE // of_row))
-            written = _written(partial(self._insert_missing, table, found, key), _COPY_MEMORY)
+            written = _written(partial(self._insert_missing, table, found, key), COPY_MEMORY)
             copied += written
             known += found.height - written
         return copied, known
@@ -143,19 +137,17 @@ class Ledger:
 
     def _close_calls(self, source: duckdb.DuckDBPyConnection) -> None:
         """Close calls that were copied while their wrong replies were still to be shown."""
-        if not self.store.path.is_file():
-            return
         with self.store.reading() as connection:
             ours = read_table(connection, "SELECT call_id FROM audit.calls WHERE open")
-        if ours.is_empty():
-            return
         closed = read_table(
             source,
             "SELECT call_id FROM audit.calls SEMI JOIN incoming "
             "ON calls.call_id = incoming.call_id::UUID WHERE NOT open",
             ours,
         )
-        self.remember("", {}, closed=closed["call_id"].to_list())
+        if closed.height:
+            with self.store.writing() as connection:
+                _close(connection, closed["call_id"].to_list())
 
 
 def _written(write: Callable[[str | None], Result], memory: str) -> Result:
@@ -164,6 +156,13 @@ def _written(write: Callable[[str | None], Result], memory: str) -> Result:
         return write(memory)
     except duckdb.OutOfMemoryException:
         return write(None)
+
+
+def _close(connection: duckdb.DuckDBPyConnection, calls: Sequence[str]) -> None:
+    connection.execute(
+        "UPDATE audit.calls SET open = false WHERE call_id IN (SELECT unnest($ids)::UUID)",
+        {"ids": list(calls)},
+    )
 
 
 def _not_stored(

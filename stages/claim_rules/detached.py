@@ -206,10 +206,14 @@ def _is_clause(tree: Tree, node: int, clause: int) -> bool:
     if tree.relation(node) == "conj":
         asks = any(tree.tag(n) in _RELATIVE_TAGS for n in tree.children[node] if n <= subject)
         asks |= tree.lows[subject] in ("that", "which", "who")
-        asks |= any(tree.lows[n] == "that" for n in tree.of(node, "mark"))  # "knows that ..., and"
-        return are_joined(tree, clause, node) and not asks
+        return are_joined(tree, clause, node) and not (asks or begins_with_that(tree, node))
     first = min(n for n in tree.subtree(node) if tree.relation(n) != "punct")
     return stands_behind(tree, node, (";", "so")) or tree.lows[first] == "so"
+
+
+def begins_with_that(tree: Tree, node: int) -> bool:
+    """Whether a clause is what somebody knows: the second one of "knows that ..., and that ..."."""
+    return any(tree.lows[n] == "that" for n in tree.of(node, "mark"))
 
 
 def _is_appositive(tree: Tree, node: int, head: int) -> bool:

@@ -16,6 +16,7 @@ from claimflow.stages.claim_rules.detached import (
     CONTRASTS,
     PAST_OF_GERUND,
     Detached,
+    begins_with_that,
     detached_parts,
     has_number,
     is_condition,
@@ -200,7 +201,7 @@ def _cuts_word(tree: Tree, claim: Pieces) -> bool:
         (one in here) != (two in here)
         for one, two in pairwise(range(len(tree.words)))
         if tree.words[one].end == tree.words[two].start
-        and ("-" in (tree.texts[one][-1], tree.texts[two][0]))
+        and "-" in (tree.texts[one][-1], tree.texts[two][0])
     )
 
 
@@ -261,8 +262,8 @@ class _Splitter:
         for predicate in divided(tree, predicates(tree, clause, own), own):
             pieces = tree.pieces(tree.tidied(predicate.words, self._gone), other=self._other)
             if predicate.head != clause:
-                if any(tree.lows[n] == "that" for n in tree.of(predicate.head, "mark")):
-                    self.certain = False  # "knows that it rained, and that it snowed"
+                if begins_with_that(tree, predicate.head):
+                    self.certain = False  # the claim would lack the verb before "that"
                 auxiliaries = self._shared_auxiliaries(clause, predicate.head, verb)
                 pieces = joined([*named, *auxiliaries], pieces)
             elif subject is not None:

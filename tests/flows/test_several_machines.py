@@ -4,6 +4,7 @@ import json
 from contextlib import chdir
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,16 +12,27 @@ from hypothesis import strategies as st
 
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import InputError
+from claimflow.flows.judge.calls import Call
+from claimflow.flows.judge.ledger_writer import Entry, Journal
 from claimflow.flows.pipeline.rerun import Part
 from claimflow.flows.samples.memory import samples_from
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.flows.samples.subset import select_part
 from tests.endpoint import faults
-from tests.endpoint.server import serve
+from tests.endpoint.server import Endpoint, serve
 from tests.flows.judged import CLAIMS, Judged, sample
 
 NAMES = [f"n{number}" for number in range(12)]
 ROWS = [sample(name, response=" ".join([*CLAIMS, f"It is case {name}."])) for name in NAMES]
+
+
+def machines(folder: Path, endpoint: Endpoint, *samples: list[dict[str, Any]]) -> list[Judged]:
+    """A machine for each list of samples, with a folder and a store of its own."""
+    found = [Judged(folder / str(number), endpoint) for number, _ in enumerate(samples, 1)]
+    for machine, rows in zip(found, samples, strict=True):
+        machine.path.parent.mkdir()
+        machine.write(rows)
+    return found
 
 
 def merge(judged: Judged, *others: Judged) -> int:
@@ -41,11 +53,9 @@ def test_machines_ask_once_in_all_and_one_store_has_every_score(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
-        machines = [Judged(tmp_path / str(number), endpoint) for number in (1, 2, 3)]
+        *three, alone = machines(tmp_path, endpoint, ROWS, ROWS, ROWS, ROWS)
         asked = list[str]()
-        for number, machine in enumerate(machines, 1):
-            machine.path.parent.mkdir()
-            machine.write(ROWS)
+        for number, machine in enumerate(three, 1):
             with chdir(machine.path.parent):
                 assert main(["plan", "p.yaml", "--part", f"{number}/3"]) == 0
             planned = capsys.readouterr().out
@@ -55,7 +65,7 @@ def test_machines_ask_once_in_all_and_one_store_has_every_score(
             asked += [json.dumps(request.body) for request in endpoint.requests]
         assert len(asked) == len(set(asked)) == len(NAMES)
 
-        first, *others = machines
+        first, *others = three
         [[before]] = first.ask("SELECT count(*) FROM audit.calls")
         assert merge(first, *others) == 0
         told = capsys.readouterr().out.splitlines()
@@ -71,9 +81,6 @@ def test_machines_ask_once_in_all_and_one_store_has_every_score(
         assert calls == len(NAMES)
         assert main(["verify", "--store", str(first.store.path)]) == 0
 
-        alone = Judged(tmp_path / "alone", endpoint)
-        alone.path.parent.mkdir()
-        alone.write(ROWS)
         alone.run()
         assert first.scores() == alone.scores()
 
@@ -88,10 +95,7 @@ def test_machines_ask_once_in_all_and_one_store_has_every_score(
 def test_a_merge_takes_the_newest_reply_and_failures_as_they_are(tmp_path: Path) -> None:
     broken = faults.where(lambda body: "Case n1." in json.dumps(body), faults.prose())
     with serve(fault=broken) as endpoint:
-        one, two = (Judged(tmp_path / name, endpoint) for name in ("one", "two"))
-        for machine in (one, two):
-            machine.path.parent.mkdir()
-            machine.write(ROWS[:2])
+        one, two = machines(tmp_path, endpoint, ROWS[:2], ROWS[:2])
         one.command()
         assert [status for status, _, _ in one.scores().values()].count("scored") == 1
         endpoint.behaviour.fault = None
@@ -104,31 +108,32 @@ def test_a_merge_takes_the_newest_reply_and_failures_as_they_are(tmp_path: Path)
 
 def test_a_merge_reads_calls_that_a_killed_run_left_beside_its_store(tmp_path: Path) -> None:
     with serve() as endpoint:
-        one, two = (Judged(tmp_path / name, endpoint) for name in ("one", "two"))
-        for machine, rows in ((one, ROWS[:1]), (two, ROWS[1:2])):
-            machine.path.parent.mkdir()
-            machine.write(rows)
-            machine.run()
+        one, two = machines(tmp_path, endpoint, ROWS[:1], ROWS[1:2])
+        one.run()
+        two.run()
         [[key, reply]] = two.ask("SELECT key, hex(reply) FROM audit.replies LIMIT 1")
+        [values] = two.calls(", ".join(Call._fields))
         # As if the process had been killed before it saved its journal.
-        journal = two.store.path.with_name(f"{two.store.path.name}.1-2.journal")
-        journal.write_text("", "utf-8")
+        journal = Journal(two.store)
+        journal.add(Entry(Call._make(values), {key: bytes.fromhex(reply)}, None))
+        journal.keep()
+        with two.store.writing() as connection:
+            connection.execute("DELETE FROM audit.replies")
+            connection.execute("DELETE FROM audit.calls")
         assert merge(one, two) == 0
-        assert not journal.exists()
-        assert one.ask("SELECT hex(reply) FROM audit.replies WHERE key = $key", key=key) == [
-            (reply,)
-        ]
+        assert not list(two.store.path.parent.glob("*.journal"))
+        found = "SELECT hex(reply) FROM audit.replies WHERE key = $key"
+        assert one.ask(found, key=key) == [(reply,)]
+        assert len(one.calls("*")) == 2
 
 
 def test_all_mistakes_of_a_merge_are_told_and_nothing_is_copied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
-        one, two = (Judged(tmp_path / name, endpoint) for name in ("one", "two"))
-        for machine, name in ((one, "a"), (two, "b")):
-            machine.path.parent.mkdir()
-            machine.write([name])
-            machine.run()
+        one, two = machines(tmp_path, endpoint, ROWS[:1], ROWS[1:2])
+        one.run()
+        two.run()
     text = tmp_path / "text.duckdb"
     text.write_text("no store", "utf-8")
     loop = tmp_path / "loop.duckdb"
@@ -216,17 +221,24 @@ def test_a_part_of_what_is_new_since_the_last_run_is_refused(
     told = capsys.readouterr().err
     assert "a run of a part is no last run" in told
     assert "p.yaml" in told
+    nights = tmp_path / "schedules.yaml"
+    nights.write_text(
+        "deployments:\n  night: {pipeline: p.yaml, cron: 0 2 * * *, parameters: {part: 1/2}}\n",
+        "utf-8",
+    )
+    assert main(["check", str(nights)]) == 2
+    told = capsys.readouterr().err
+    assert "a run of a part is no last run" in told
+    assert "schedules.yaml:2" in told
 
 
 def test_a_call_that_was_copied_while_it_was_open_is_closed_by_the_next_merge(
     tmp_path: Path,
 ) -> None:
     with serve() as endpoint:
-        one, two = (Judged(tmp_path / name, endpoint) for name in ("one", "two"))
-        for machine, rows in ((one, ROWS[:1]), (two, ROWS[1:2])):
-            machine.path.parent.mkdir()
-            machine.write(rows)
-            machine.run()
+        one, two = machines(tmp_path, endpoint, ROWS[:1], ROWS[1:2])
+        one.run()
+        two.run()
     for is_open in ("true", "false"):
         with two.store.writing() as connection:
             connection.execute(f"UPDATE audit.calls SET open = {is_open}")
@@ -239,11 +251,10 @@ def test_a_name_that_would_forge_a_line_is_escaped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serve() as endpoint:
-        one, two = (Judged(tmp_path / name, endpoint) for name in ("one", "two\x1b[31m\nthree"))
-        for machine, rows in ((one, ROWS[:1]), (two, ROWS[1:2])):
-            machine.path.parent.mkdir()
-            machine.write(rows)
-            machine.run()
+        one, two = machines(tmp_path, endpoint, ROWS[:1], ROWS[1:2])
+        one.run()
+        two.run()
+        two = two.copied(tmp_path / "two\x1b[31m\nthree")
     capsys.readouterr()
     assert merge(one, two) == 0
     told = capsys.readouterr().out
