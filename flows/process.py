@@ -4,6 +4,8 @@ import atexit
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
@@ -21,6 +23,17 @@ def silence_stderr_at_exit() -> None:
     DuckDB takes the references that they keep for a leak and prints pages about it.
     """
     atexit.register(_silence_stderr)
+
+
+@contextmanager
+def less_garbage_collected() -> Iterator[None]:
+    """As `collect_less_garbage` within the block, in a process that others use as well."""
+    before = gc.get_threshold()
+    gc.set_threshold(_ALLOCATIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def collect_less_garbage() -> None:

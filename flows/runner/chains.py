@@ -5,8 +5,8 @@ a language model is asked, a step sends its rows, slice by slice, to the steps t
 """
 
 import threading
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from itertools import chain
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 
 import polars as pl
 
@@ -88,23 +88,38 @@ class MadeAhead:
 
     A chain of the samples begins while these are still being stored, and a step that gets its rows
     from another one while that is being made. The other steps of a chain are made with its first
-    one.
+    one: `followers` has them by its name.
     """
 
     def __init__(self) -> None:
+        self.followers: dict[str, list[Step]] = {}
         self._parts: dict[str, TableQueue] = {}
         self._made: dict[str, str] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._closed = threading.Event()
 
-    def expect(self, steps: Collection[Step]) -> None:
-        """Make room for the tables of `steps`."""
+    def expect(self, first: Step, steps: Sequence[Step]) -> None:
+        """Make room for the tables of `steps`, which are made with `first`."""
+        self.followers[first.name] = list(steps)
         for step in steps:
             self._parts[step.name] = TableQueue()
 
     def add(self, name: str, part: pl.DataFrame) -> None:
-        """Keep the next part of the table of a step."""
-        self._parts[name].add(part)
+        """Keep the next part of the table of a step that is expected, unless it was forgotten."""
+        if name in self._parts:
+            self._parts[name].add(part)
+
+    def next_parts(self, step: Step, count: int) -> Iterator[pl.DataFrame] | None:
+        """The next `count` parts of a step of a chain, so many as of its first step were read.
+
+        None where there are fewer, since the chain broke.
+        """
+        parts = self._parts[step.name]
+        return islice(parts, count) if len(parts) >= count else None
+
+    def forget(self, step: Step) -> None:
+        """Drop the parts of a step of a chain, which is made by itself then."""
+        self._parts.pop(step.name, None)
 
     def start(self, first: Step, parts: Generator[pl.DataFrame]) -> None:
         """Begin to make the table of a step in a thread of its own.
@@ -133,18 +148,10 @@ class MadeAhead:
         self._made[name] = artifact.artifact_id
 
     def take(self, step: Step, inputs: Mapping[str, Artifact]) -> TableQueue | None:
-        """The parts of the table of a step if they are made of `inputs`; they are given once."""
+        """The parts of a step that was started, if they are made of `inputs`; given once."""
         parts = self._parts.pop(step.name, None)
-        if parts is None or any(
-            self._made.get(need) != inputs[need].artifact_id for need in step.needs
-        ):
-            return None
-        if step.name not in self._threads:
-            # A chain that broke has fewer.
-            if len(parts) != inputs[SAMPLES].shards:
-                return None
-            parts.close()
-        return parts
+        of_inputs = all(self._made.get(need) == inputs[need].artifact_id for need in step.needs)
+        return parts if step.name in self._threads and of_inputs else None
 
     def close(self) -> None:
         """End what is still being made; waits for it."""

@@ -135,7 +135,7 @@ class PartMaker:
         if not self._chunks_of_part(step.stage, tools):
             return [step]
         others = followers(step, self._steps, self._edited)
-        self.ahead.expect(others)
+        self.ahead.expect(step, others)
         return [step, *others]
 
     def all_parts(

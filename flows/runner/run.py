@@ -143,6 +143,7 @@ class Run:
             selection=selection,
             lend=self._lend,
             edited=lambda step: bool(self._edits.of(step)),
+            provenance=self._step_provenance,
         )
 
     def execute(self) -> None:

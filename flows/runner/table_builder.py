@@ -2,12 +2,15 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import uuid4
 
 import polars as pl
 
+from claimflow.flows.errors import StoreError
 from claimflow.flows.pipeline.rerun import StepSelection
 from claimflow.flows.pipeline.wiring import Step
 from claimflow.flows.runner.chains import sample_columns
@@ -65,15 +68,27 @@ def _no_tools(_step: Step) -> StepTools:
     return StepTools({})
 
 
+def _no_provenance(step: Step, _inputs: Mapping[str, Artifact]) -> Provenance:
+    raise KeyError(step.name)
+
+
+class _EarlyTable(NamedTuple):
+    """The table of a step that is written before `made_of`, its inputs by id, have a digest."""
+
+    step: Step
+    writer: ArtifactWriter
+    made_of: Mapping[str, str]
+
+
 class TableBuilder:
     """Builds the tables of one run; raises `StoppedError` when the run was stopped.
 
     `selection` has the steps of the run; the tables of those to be made again are made without
-    rows of earlier tables. `lend` gives the tools of each step, and `edited` says whether people
-    corrected its rows.
+    rows of earlier tables. `lend` gives the tools of each step, `edited` says whether people
+    corrected its rows, and `provenance` how its table is made of the tables of the steps it needs.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         samples: SampleSource,
         store: Store,
@@ -84,6 +99,7 @@ class TableBuilder:
         selection: StepSelection = _NO_STEPS,
         lend: Callable[[Step], StepTools] = _no_tools,
         edited: Callable[[Step], bool] = lambda _: False,
+        provenance: Callable[[Step, Mapping[str, Artifact]], Provenance] = _no_provenance,
     ) -> None:
         self._samples = samples
         self._store = store
@@ -94,11 +110,17 @@ class TableBuilder:
         self._maker = PartMaker(
             samples, workers, stop, selection, shard=SHARD, lend=lend, edited=edited
         )
+        self._provenance = provenance
         self._unchanged: dict[str, pl.DataFrame] = {}
+        self._early: dict[str, _EarlyTable] = {}
 
     def close(self) -> None:
         """End what is made ahead and no step has asked for."""
         self._maker.ahead.close()
+        for early in self._early.values():
+            # Another error may be on its way.
+            with suppress(StoreError):
+                early.writer.discard()
 
     def build_samples(self, provenance: Provenance) -> Artifact:
         """Write the table of the samples; meanwhile workers begin with some of the steps."""
@@ -120,6 +142,9 @@ class TableBuilder:
         """
         if SAMPLES in inputs:
             self._maker.ahead.made(SAMPLES, inputs[SAMPLES])
+        early = self._taken_early(step, provenance, inputs)
+        if early is not None:
+            return early, 0
         stage, lent = step.stage, self._lend(step)
         tools = lent.tools
         shards = inputs[SAMPLES].shards if stage.per_sample else 1
@@ -148,7 +173,8 @@ class TableBuilder:
             read = _input_parts(self._store, chain, inputs, of=shards, size=size)
             parts = self._maker.all_parts(chain, lent, read)
         try:
-            artifact = self._write(writer, step.name, parts, size)
+            followers = self._early_writers(step, writer, inputs) if stage.per_sample else []
+            artifact = self._write(writer, step.name, parts, size, followers)
             self._maker.ahead.made(step.name, artifact)
             return artifact, unchanged.height
         except StageFailedError as error:
@@ -181,12 +207,72 @@ class TableBuilder:
             )
         return self._unchanged[step.name]
 
+    def _early_writers(
+        self, first: Step, writer: ArtifactWriter, inputs: Mapping[str, Artifact]
+    ) -> list[_EarlyTable]:
+        """The tables of the steps that are made with `first`, whose own digest is not known yet.
+
+        Their rows are stored while workers are busy, and not after them.
+        """
+        steps = self._maker.ahead.followers.pop(first.name, ())
+        made = {SAMPLES: inputs[SAMPLES], first.name: writer.artifact()}
+        found = []
+        for step in steps:
+            needed = {need: made[need] for need in step.needs}
+            provenance = self._provenance(step, needed)._replace(fingerprint=str(uuid4()))
+            early = ArtifactWriter(
+                self._store, step.stage.makes, provenance, shards=writer.shards, early=True
+            )
+            made[step.name] = early.artifact()
+            ids = {need: artifact.artifact_id for need, artifact in needed.items()}
+            self._early[step.name] = _EarlyTable(step, early, ids)
+            found.append(self._early[step.name])
+        return found
+
+    def _add_early(self, early: _EarlyTable, made: int) -> None:
+        """Write the rows of a step as far as `made` parts of the first step of its chain are."""
+        step, writer, _ = early
+        count = made - writer.written
+        if step.name not in self._early or (count < AT_ONCE and made < writer.shards):
+            return
+        parts = self._maker.ahead.next_parts(step, count)
+        if parts is None:
+            del self._early[step.name]
+            self._maker.ahead.forget(step)
+            writer.discard()
+            return
+        for group in _grouped_parts(parts, AT_ONCE):
+            writer.add(writer.written, *group)
+
+    def _taken_early(
+        self, step: Step, provenance: Provenance, inputs: Mapping[str, Artifact]
+    ) -> Artifact | None:
+        """The table of a step whose rows are stored already, if they were made of `inputs`."""
+        if step.name not in self._early:
+            return None
+        _, writer, made_of = self._early.pop(step.name)
+        if made_of != {need: inputs[need].artifact_id for need in step.needs}:
+            self._maker.ahead.forget(step)
+            writer.discard()
+            return None
+        writer.name(provenance)
+        self._observer.step_progress(step.name, writer.shards, writer.shards)
+        self._maker.ahead.made(step.name, writer.artifact())
+        return writer.artifact()
+
     def _write(
-        self, writer: ArtifactWriter, name: str, parts: Iterable[pl.DataFrame], size: int
+        self,
+        writer: ArtifactWriter,
+        name: str,
+        parts: Iterable[pl.DataFrame],
+        size: int,
+        followers: Sequence[_EarlyTable] = (),
     ) -> Artifact:
         done = 0
         for group in _grouped_parts(parts, size):
             writer.add(done, *group)
+            for early in followers:
+                self._add_early(early, done + len(group))
             for _ in group:
                 done += 1
                 self._observer.step_progress(name, done, writer.shards)

@@ -56,7 +56,6 @@ class TableQueue:
     def __init__(self) -> None:
         self._waiting: deque[tuple[IO[bytes], int]] = deque()
         self._in_memory = 0
-        self._added = 0
         self._closed = False
         self._error: BaseException | None = None
         self._changed = threading.Condition()
@@ -73,7 +72,6 @@ class TableQueue:
         with self._changed:
             self._waiting.append((file, size))
             self._in_memory += size
-            self._added += 1
             self._changed.notify()
 
     def close(self, error: BaseException | None = None) -> None:
@@ -85,8 +83,8 @@ class TableQueue:
                 self._changed.notify()
 
     def __len__(self) -> int:
-        """The number of tables that were added."""
-        return self._added
+        """The number of tables that were added and not yet read."""
+        return len(self._waiting)
 
     def __iter__(self) -> Iterator[pl.DataFrame]:
         while True:

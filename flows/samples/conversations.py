@@ -185,7 +185,13 @@ class ConversationReader:
         ]
         # A column that `rename` makes the user's input is the only one.
         if not wanted and "user_input" in self._by_column:
-            wanted = [name for name in MESSAGE_COLUMNS if name not in self._by_column]
+            wanted = [
+                name
+                for name in MESSAGE_COLUMNS
+                if values.get(name) is not None and name not in self._by_column
+            ]
+        if not wanted:
+            return None
         lists = {name: message_list(values.get(name), name, cells=cells) for name in wanted}
         found = [(name, messages) for name, messages in lists.items() if messages is not None]
         if len(found) > 1:
@@ -197,7 +203,7 @@ class ConversationReader:
         self, values: Mapping[str, Any], *, cells: bool
     ) -> tuple[TurnSample, list[RecordError]]:
         """The sample of a record that is no list of messages, and may be a turn already."""
-        if not any(values.get(name) is not None for name in MADE_FIELDS):
+        if not any(values[name] is not None for name in values.keys() & MADE_FIELDS):
             fields, errors = self._fields(values, cells=cells)
             return TurnSample(fields), errors
         own = {

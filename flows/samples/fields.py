@@ -4,7 +4,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final
@@ -151,7 +151,7 @@ class NestedMetadata:
         # Member -> what is told of it, the first place, and the number of records.
         self._ignored: dict[str, tuple[str, str, str, int]] = {}
 
-    def moved(self, values: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+    def moved(self, values: Mapping[str, Any], place: Callable[[], str]) -> Mapping[str, Any]:
         """The columns of the record at `place`. Raises `RecordError` where they are too many."""
         nested = {} if METADATA in self._by_column else _object_in(values.get(METADATA))
         if error := too_many_columns(len(values) - bool(nested) + len(nested)):
@@ -170,7 +170,7 @@ class NestedMetadata:
             if name in self._kept or (own is not None and _differ(own, value)):
                 stays[name] = value
                 if value is not None:
-                    self._note(name, columns, filled, place)
+                    self._note(name, columns, filled, place())
             elif own is None:
                 columns[name] = value
         if stays:
@@ -256,7 +256,7 @@ def sample_fields(
         else:
             metadata |= {column: rest} if rest else {}
     try:
-        fields["metadata"] = canonical(metadata).decode()
+        fields["metadata"] = canonical(metadata).decode() if metadata else "{}"
     except RecursionError:
         errors.append(TOO_DEEP)
     except ValueError:

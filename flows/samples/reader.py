@@ -32,14 +32,18 @@ from claimflow.flows.samples.records import (
 from claimflow.flows.samples.temporary import copies_folder
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.stages.rows import Sample, content_key
-from claimflow.stages.tables import conform, schema
+from claimflow.stages.tables import schema
 
 if TYPE_CHECKING:
     # The schema loads all stages.
     from claimflow.flows.pipeline.schema import EarlierTurns
     from claimflow.flows.samples.redaction import Redactor
 
-_BATCH_ROWS: Final = 250
+_BATCH_ROWS: Final = 2_000
+"""Samples in a table at most: each table costs the thread that buffers it some waiting."""
+
+_BATCH_CHARACTERS: Final = 8 << 20
+"""Characters of the texts of a table, but for those of its last sample: they are in memory."""
 
 _NOT_CONTENT: Final = ("sample_id", "response_claims", "reference_claims")
 """A sample whose supplied claims are corrected keeps its id."""
@@ -48,6 +52,8 @@ _OF_MESSAGES: Final = ("user_input", "response", "reference", "retrieved_context
 """The fields that a list of messages can fill."""
 
 _CONTENT: Final = tuple(name for name in Sample.model_fields if name not in _NOT_CONTENT)
+
+_TYPES: Final = schema(Sample)
 
 
 @dataclass(frozen=True)
@@ -82,14 +88,19 @@ class SampleSource:
 
     def shards(self, size: int) -> Iterator[pl.DataFrame]:
         """The samples in the order of the files, as tables of at most `size` rows."""
-        rest = pl.DataFrame(schema=schema(Sample))
+        waiting: list[pl.DataFrame] = []
+        count = 0
         for table in self._buffer:
-            rest = pl.concat([rest, table])
-            while rest.height >= size:
-                yield rest.head(size)
-                rest = rest.slice(size)
-        if rest.height:
-            yield rest
+            waiting.append(table)
+            count += table.height
+            if count >= size:
+                rest = pl.concat(waiting)
+                while rest.height >= size:
+                    yield rest.head(size)
+                    rest = rest.slice(size)
+                waiting, count = [rest], rest.height
+        if count:
+            yield pl.concat(waiting)
 
     def only(self, ids: Collection[str], *, selection: str) -> "SampleSource":
         """The samples whose ids are in `ids`, in the same order; `selection` is what chose them."""
@@ -246,6 +257,28 @@ def _count_rest(
     return count
 
 
+def _batches(samples: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    characters = 0
+    for sample in samples:
+        rows.append(sample)
+        characters += sum(
+            len(value) if isinstance(value, str) else sum(map(len, value))
+            for value in sample.values()
+            if value
+        )
+        if len(rows) == _BATCH_ROWS or characters > _BATCH_CHARACTERS:
+            yield rows
+            rows, characters = [], 0
+    if rows:
+        yield rows
+
+
+def _no_texts(count: int) -> pl.Series:
+    """A column of `count` empty lists of texts."""
+    return pl.repeat([], count, dtype=_TYPES["other_references"], eager=True)
+
+
 class _SampleReader:
     """Records to samples with ids; collects the `columns` and adds to `faults`.
 
@@ -295,23 +328,25 @@ class _SampleReader:
         yield from self._nested.warnings()
 
     def tables(self, records: Iterable[tuple[Origin, Record]]) -> Iterator[pl.DataFrame]:
-        """The samples without a fault, in tables of 250 rows or fewer."""
-        samples = chain.from_iterable(starmap(self._samples, records))
-        while rows := list(islice(samples, _BATCH_ROWS)):
-            columns = {name: [row[name] for row in rows] for name in Sample.model_fields}
+        """The samples without a fault, in tables of a bounded size."""
+        for rows in _batches(chain.from_iterable(starmap(self._samples, records))):
+            columns: dict[str, Any] = {name: [row[name] for row in rows] for name in _TYPES}
             if not any(columns["other_references"]):
-                # Polars takes as long for an empty list as for a list of texts.
-                del columns["other_references"]
-            types = {name: schema(Sample)[name] for name in columns}
-            yield conform(Sample, pl.DataFrame(columns, schema=types))
+                # Polars takes as long for each empty list as for a list of texts.
+                columns["other_references"] = _no_texts(len(rows))
+            yield pl.DataFrame(columns, schema=_TYPES)
 
     def _samples(self, origin: Origin, record: Record) -> list[dict[str, Any]]:
         """The samples of a record, none where something is wrong with it."""
+
+        def place() -> str:
+            return origin.place(record.number)
+
         if isinstance(record.values, RecordError):
             self._add_faults(origin, record, [record.values])
             return []
         try:
-            values = self._nested.moved(record.values, origin.place(record.number))
+            values = self._nested.moved(record.values, place)
         except RecordError as error:
             self._add_faults(origin, record, [error])
             return []
@@ -319,14 +354,14 @@ class _SampleReader:
         turns, errors = self._conversations.read(values, cells=origin.cells)
         if not errors:
             # Before anything is kept, also an id that is made of the content.
-            turns = self._redacted(turns, origin.place(record.number))
+            turns = self._redacted(turns, place)
         for turn in turns:
             if turn.fields["sample_id"] is None and not errors:
                 turn.fields["sample_id"] = self._content_id(turn.fields)
         if not (errors and self._skip_unusable):
             errors += self._repeated(turns, origin, record.number)
-        self._add_faults(origin, record, errors)
         if errors:
+            self._add_faults(origin, record, errors)
             return []
         samples = [
             # After its id was made, so that the setting does not change it.
@@ -337,7 +372,7 @@ class _SampleReader:
             self._note_misspelt(sample, values, origin.place, record.number)
         return samples
 
-    def _redacted(self, turns: list[TurnSample], place: str) -> list[TurnSample]:
+    def _redacted(self, turns: list[TurnSample], place: Callable[[], str]) -> list[TurnSample]:
         """The samples of the record at `place` redacted; none where that cannot be done."""
         if self._redactor is None:
             return turns
@@ -351,7 +386,7 @@ class _SampleReader:
             # One function fails for many samples in one way: told once.
             if error.what not in self._redactor.failures:
                 self._redactor.failures.add(error.what)
-                self._faults.append(Fault(place, error.what, error.hint))
+                self._faults.append(Fault(place(), error.what, error.hint))
         return []
 
     def _note_misspelt(

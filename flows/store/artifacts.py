@@ -1,7 +1,8 @@
 """Artifacts: stored tables, found by their fingerprint."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 import duckdb
@@ -60,10 +61,16 @@ def plugin_facts(stage: Stage) -> dict[str, Any] | None:
     }
 
 
+_DIGESTS: Final = ThreadPoolExecutor(1, thread_name_prefix="digest")
+"""For all tables of this process: DuckDB and Polars keep the other cores busy."""
+
+
 class ArtifactWriter:
     """Writes an artifact, one transaction for each `add`; it can be found after its last part.
 
-    `failures` are counted beside the failed rows: of a table whose rows have no status.
+    `failures` are counted beside the failed rows: of a table whose rows have no status. The digest
+    of a part is computed while the next one is written. An `early` one, whose inputs have no digest
+    yet, can only be found after `name`. `written` counts the parts.
     """
 
     def __init__(
@@ -74,13 +81,17 @@ class ArtifactWriter:
         *,
         shards: int,
         failures: int = 0,
+        early: bool = False,
     ) -> None:
         self._store = store
         self._row = row
         self._provenance = provenance
         self._digest = Digest(row)
+        self._digested: Future[None] | None = None
         self._id = str(uuid4())
+        self._early = early
         self.shards = shards
+        self.written = 0
         self._row_count, self._failures = 0, failures
 
     def add(self, shard: int, *frames: pl.DataFrame) -> None:
@@ -92,27 +103,57 @@ class ArtifactWriter:
             if shard == 0:
                 self._delete_unfinished(connection)
                 insert(connection, "audit.artifacts", self._record())
-            for part in write_parts(connection, self._row, self._id, shard, frames):
-                self._digest.add(in_digest_order(self._row, part))
+            parts = write_parts(connection, self._row, self._id, shard, frames)
+            for part in parts:
                 self._row_count += part.height
                 if "status" in part.columns:
                     self._failures += part.filter(pl.col("status") == "failed").height
-            if shard + len(frames) == self.shards:
-                connection.execute(
-                    "UPDATE audit.artifacts SET digest = $digest, row_count = $rows, "
-                    "failures = $failures WHERE artifact_id = $id",
-                    {
-                        "digest": self._digest.value(),
-                        "rows": self._row_count,
-                        "failures": self._failures,
-                        "id": self._id,
-                    },
-                )
+            self._wait_for_digest()
+            # From here on no other thread uses these frames.
+            self._digested = _DIGESTS.submit(self._add_to_digest, parts)
+            if shard + len(frames) == self.shards and not self._early:
+                self._finish(connection)
+        self.written = shard + len(frames)
+
+    def name(self, provenance: Provenance) -> None:
+        """Give an early table, all of whose parts are written, the fingerprint of `provenance`."""
+        self._provenance = provenance
+        with self._store.writing() as connection:
+            self._finish(connection)
+
+    def discard(self) -> None:
+        """Delete an early table that is not used."""
+        with self._store.writing() as connection:
+            delete_unfinished(connection, "artifact_id = $id", id=self._id)
 
     def artifact(self) -> Artifact:
-        """The finished table."""
+        """The finished table; before it is finished the digest is that of the parts so far."""
+        self._wait_for_digest()
         counts = (self.shards, self._row_count, self._failures)
         return Artifact(self._id, self._digest.value(), self._row.table, *counts)
+
+    def _finish(self, connection: duckdb.DuckDBPyConnection) -> None:
+        artifact = self.artifact()
+        connection.execute(
+            "UPDATE audit.artifacts SET fingerprint = $fingerprint, digest = $digest, "
+            "row_count = $rows, failures = $failures WHERE artifact_id = $id",
+            {
+                "fingerprint": self._provenance.fingerprint,
+                "digest": artifact.digest,
+                "rows": artifact.row_count,
+                "failures": artifact.failures,
+                "id": artifact.artifact_id,
+            },
+        )
+
+    def _add_to_digest(self, parts: Sequence[pl.DataFrame]) -> None:
+        for part in parts:
+            self._digest.add(in_digest_order(self._row, part))
+
+    def _wait_for_digest(self) -> None:
+        """Parts count in their order."""
+        if self._digested is not None:
+            self._digested.result()
 
     def _delete_unfinished(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Delete the parts that this run wrote of the same table before an error of the store."""

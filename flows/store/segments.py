@@ -9,6 +9,7 @@ which the rows of an unchanged sample are found again.
 import hashlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import duckdb
@@ -214,15 +215,12 @@ def _digests(row: type[Row], rows: pl.DataFrame, lengths: Sequence[int]) -> Iter
     start = 0
     for first in range(0, len(lengths), _SEGMENTS_AT_ONCE):
         of_each = lengths[first : first + _SEGMENTS_AT_ONCE]
-        lines = _as_json_lines(row, rows.slice(start, sum(of_each)))
+        # JSON escapes line breaks within texts.
+        lines = iter(_as_json_lines(row, rows.slice(start, sum(of_each))).split(b"\n"))
         start += sum(of_each)
-        begin = 0
         for length in of_each:
-            end = begin
-            for _ in range(length):
-                end = lines.index(b"\n", end) + 1
-            yield hashlib.blake2b(lines[begin : end - 1], digest_size=16).hexdigest()
-            begin = end
+            of_segment = b"\n".join(islice(lines, length))
+            yield hashlib.blake2b(of_segment, digest_size=16).hexdigest()
 
 
 def _as_json_lines(row: type[Row], rows: pl.DataFrame) -> bytes:

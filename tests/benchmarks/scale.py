@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from tests.benchmarks.measuring import process_cpu, process_memory, process_tree
@@ -91,7 +91,8 @@ def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> l
             peak = max(peak, process_memory(going.pid))
         except OSError:
             break
-        time.sleep(0.2)
+        # The kernel goes through the run's memory for its size, on one of the cores.
+        time.sleep(0.5)
     wall = time.monotonic() - started
     if going.wait():
         raise SystemExit("the run failed")
@@ -138,6 +139,8 @@ def cluster(folder: Path) -> Iterator[tuple[str, int]]:
                 "POLARS_MAX_THREADS": "1",
                 # Loop and work share an interpreter, which a tick interrupts 50 times a second.
                 "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+                # Nor by Dask's profiler, which looks at the stack 100 times a second.
+                "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
                 # Dask sets 64 KB, so that memory goes back to the system and is asked for again.
                 "MALLOC_TRIM_THRESHOLD_": "134217728",
             },
@@ -157,21 +160,24 @@ def cluster(folder: Path) -> Iterator[tuple[str, int]]:
 
 def compare(folder: Path, name: str, steps: str, rows: int, engines: Sequence[str]) -> None:
     """Print a line for each engine."""
-    with cluster(folder) as (address, process):
-        ways = {
-            "one": ("one process", "count: 1", None),
-            "local": (f"{CORES} local processes", f"count: {CORES}", None),
-            "dask": (f"Dask, {CORES} workers", f"engine: dask, address: '{address}'", process),
-        }
-        first = 0.0
-        for way, workers, apart in (ways[engine] for engine in engines):
-            wall, ours, theirs, peak = run(folder, steps, workers, apart)
-            first = first or wall
-            print(
-                f"{name:10} {way:20} {rows:>10,} {wall:>8.1f} {ours:>9.1f} {theirs:>9.1f} "
-                f"{peak:>9,.0f} {rows / wall:>10,.0f} {first / wall:>6.2f}",
-                flush=True,
-            )
+    ways = {
+        "one": ("one process", "count: 1"),
+        "local": (f"{CORES} local processes", f"count: {CORES}"),
+        "dask": (f"Dask, {CORES} workers", "engine: dask, address: 'ADDRESS'"),
+    }
+    first = 0.0
+    for engine in engines:
+        way, workers = ways[engine]
+        # An idle cluster takes CPU time from the other runs.
+        with cluster(folder) if engine == "dask" else nullcontext(("", None)) as (address, apart):
+            found = run(folder, steps, workers.replace("ADDRESS", address), apart)
+        wall, ours, theirs, peak = found
+        first = first or wall
+        print(
+            f"{name:10} {way:20} {rows:>10,} {wall:>8.1f} {ours:>9.1f} {theirs:>9.1f} "
+            f"{peak:>9,.0f} {rows / wall:>10,.0f} {first / wall:>6.2f}",
+            flush=True,
+        )
 
 
 def prefect(folder: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import pickle
 import platform
 import socket
 import sys
@@ -22,6 +23,7 @@ from distributed import Client, Future, get_worker
 from distributed.scheduler import KilledWorker
 
 from claimflow.flows.errors import StoppedError, WorkersError
+from claimflow.flows.process import less_garbage_collected
 from claimflow.flows.runner.workers import Made
 from claimflow.stages.base import Stage
 
@@ -102,7 +104,9 @@ class DaskWorkers:
 
     def _submit(self, work: Callable[..., Made], arguments: tuple[Any, ...]) -> Future:
         required = (versions(), self._sources)
-        return self._client.submit(call_same_code, *required, work, arguments, pure=False)
+        # As bytes the scheduler need not make tables of them, only to send them on.
+        packed = pickle.dumps((work, arguments), pickle.HIGHEST_PROTOCOL)
+        return self._client.submit(call_same_code, *required, packed, pure=False)
 
     def _result(self, future: Future, what: str) -> Any:
         done = threading.Event()
@@ -197,12 +201,12 @@ def difference(client: Client, sources: Mapping[str, str]) -> str:
 def call_same_code(
     expected: tuple[tuple[str, str], ...],
     sources: Mapping[str, str],
-    work: Callable[..., Made],
-    arguments: tuple[Any, ...],
-) -> Made:
-    """Run on a worker: call `work`, if the versions and sources here are the expected ones.
+    packed: bytes,
+) -> Any:
+    """Run on a worker: call a function, if the versions and sources here are the expected ones.
 
-    Raises `WorkersError` otherwise: a worker may join a cluster during a run.
+    `packed` is the function with its arguments, pickled. Raises `WorkersError` otherwise: a worker
+    may join a cluster during a run.
     """
     for (name, there), (_, here) in zip(expected, versions(), strict=True):
         if here != there:
@@ -212,7 +216,9 @@ def call_same_code(
         here = source_hash(package)
         if here != there:
             raise WorkersError(_other_sources(get_worker().address, package, here, there))
-    return work(*arguments)
+    work, arguments = pickle.loads(packed)  # noqa: S301, as every task of Dask
+    with less_garbage_collected():
+        return work(*arguments)
 
 
 def _other_sources(worker: str, package: str, there: str | Exception, here: str) -> str:
