@@ -4,7 +4,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final
@@ -92,14 +92,60 @@ def unknown_fields(rename: Mapping[str, str]) -> Iterator[Fault]:
             yield Fault(f"rename.{column}", what, one_of(field, FIELDS))
 
 
+class FieldColumns:
+    """The columns of all records, and which of them fill which field.
+
+    Records of several files may name a field differently: `clashes` has the columns that fill one
+    field in the same record.
+    """
+
+    def __init__(self, by_column: Mapping[str, str]) -> None:
+        self.columns: set[str] = set()
+        self.clashes: dict[str, set[str]] = {}
+        self._by_column = by_column
+        self._known: tuple[str, ...] = ()
+        self._rivals: list[tuple[str, list[str]]] = []
+
+    def add(self, values: Mapping[str, Any]) -> None:
+        """Note the columns of a record."""
+        names = tuple(values)
+        if names != self._known:
+            # Most records have the columns of the one before.
+            self._known = names
+            self.columns.update(names)
+            filled = self._filled_by(names)
+            self._rivals = [(field, found) for field, found in filled.items() if len(found) > 1]
+        for field, found in self._rivals:
+            given = [name for name in found if values[name] is not None]
+            if len(given) > 1:
+                self.clashes.setdefault(field, set()).update(given)
+
+    def mapping(self) -> dict[str, str]:
+        """Field -> the column that fills it, or the columns: `answer or response`."""
+        filled = self._filled_by(sorted(self.columns))
+        return {field: " or ".join(columns) for field, columns in filled.items()}
+
+    def _filled_by(self, columns: Iterable[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in columns:
+            if name in self._by_column:
+                found.setdefault(self._by_column[name], []).append(name)
+        return found
+
+
 def mapping_faults(
-    path: str, columns: Collection[str], rename: Mapping[str, str]
+    path: str,
+    columns: Collection[str],
+    clashes: Mapping[str, Collection[str]],
+    rename: Mapping[str, str],
 ) -> Iterator[Fault]:
-    """A fault for every field that two columns fill, and every renamed column that is missing."""
-    by_column = fields_by_column(rename)
+    """A fault for each field in `clashes`, and each renamed column that is missing.
+
+    `clashes` has the columns that fill a field at once.
+    """
     for field in FIELDS:
-        filling = sorted(name for name in columns if by_column.get(name) == field)
-        if len(filling) > 1:
+        if field in clashes:
+            filling = sorted(clashes[field])
             what = f"{' and '.join(map(repr, filling))} fill the same field, {field}"
             hint = f"choose one under rename, such as {{{filling[0]}: {field}}}"
             yield Fault(path, what, hint)
@@ -245,6 +291,9 @@ def sample_fields(
         field = by_column.get(column)
         if field is None:
             metadata[column] = value
+            continue
+        if value is None:
+            # Another column may fill it.
             continue
         try:
             found = _parse_list_cell(value) if cells and field in _LIST_FIELDS else value

@@ -14,6 +14,7 @@ from claimflow.flows.samples.buffer import TableBuffer
 from claimflow.flows.samples.conversations import MESSAGE_COLUMNS, ConversationReader, TurnSample
 from claimflow.flows.samples.fields import (
     FIELDS,
+    FieldColumns,
     NestedMetadata,
     fields_by_column,
     mapping_faults,
@@ -210,9 +211,10 @@ def checked_samples(  # noqa: PLR0913
     kept = _buffered(reader.tables(islice(records, limit)))
     rest = _count_rest(records, conversations, faults) if limit is not None else 0
     faults += unknown_fields(rename)
-    if reader.columns:
-        faults += mapping_faults(path, reader.columns, rename)
-    given = {by_column[name]: name for name in sorted(reader.columns) if name in by_column}
+    columns = reader.fields.columns
+    if columns:
+        faults += mapping_faults(path, columns, reader.fields.clashes, rename)
+    given = reader.fields.mapping()
     for column in sorted(conversations.columns):
         given |= {name: column for name in _OF_MESSAGES if name in kept.present - given.keys()}
     missing = {field for field in FIELDS if field not in given or field not in kept.present}
@@ -225,10 +227,8 @@ def checked_samples(  # noqa: PLR0913
         path=path,
         mapping={field: given[field] for field in FIELDS if field in given},
         present=frozenset(kept.present),
-        metadata=frozenset(
-            reader.columns - by_column.keys() - conversations.columns | conversations.made
-        ),
-        misspelt=misspelt_fields(reader.columns, rename, missing),
+        metadata=frozenset(columns - by_column.keys() - conversations.columns | conversations.made),
+        misspelt=misspelt_fields(columns, rename, missing),
         warnings=tuple(reader.warnings(missing)),
         count=kept.rows,
         available=kept.rows + skipped + rest + (redactor.too_slow if redactor else 0),
@@ -280,7 +280,7 @@ def _no_texts(count: int) -> pl.Series:
 
 
 class _SampleReader:
-    """Records to samples with ids; collects the `columns` and adds to `faults`.
+    """Records to samples with ids; collects the columns as `fields` and adds to `faults`.
 
     With `skip_unusable`, records that are no sample are counted as `skipped` instead.
     """
@@ -296,7 +296,7 @@ class _SampleReader:
         skip_unusable: bool,
         redactor: "Redactor | None",
     ) -> None:
-        self.columns: set[str] = set()
+        self.fields = FieldColumns(by_column)
         self.skipped = 0
         self.first_skipped: list[Fault] = []
         self._faults = faults
@@ -350,7 +350,7 @@ class _SampleReader:
         except RecordError as error:
             self._add_faults(origin, record, [error])
             return []
-        self.columns.update(values)
+        self.fields.add(values)
         turns, errors = self._conversations.read(values, cells=origin.cells)
         if not errors:
             # Before anything is kept, also an id that is made of the content.

@@ -329,7 +329,8 @@ def test_files_of_unknown_formats(tmp_path: Path) -> None:
 
 
 def test_columns_that_give_the_same_field(tmp_path: Path) -> None:
-    assert messages_of(tmp_path, "s.jsonl", '{"answer": "a"}\n{"response": "b"}') == [
+    records = '{"answer": "a"}\n{"response": "b", "answer": "c"}\n{"response": "d"}'
+    assert messages_of(tmp_path, "s.jsonl", records) == [
         "s.jsonl: 'answer' and 'response' fill the same field, response; "
         "choose one under rename, such as {answer: response}"
     ]

@@ -215,6 +215,16 @@ def test_the_field_names_of_other_libraries(tmp_path: Path, given: str, field: s
     assert row[field] == (["text"] if field == "retrieved_contexts" else "text")
 
 
+def test_files_may_name_a_field_differently(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "1.jsonl", [{"id": "a", "answer": "one", "response": None}])
+    write_jsonl(tmp_path / "2.jsonl", [{"id": "b", "response": "two"}, {"answer": None, "id": "c"}])
+    write_jsonl(tmp_path / "3.jsonl", [{"id": "d", "response": "three", "answer": None}])
+    source = read(tmp_path, "*.jsonl")
+    assert source.faults == ()
+    assert source.mapping == {"sample_id": "id", "response": "answer or response"}
+    assert [row["response"] for row in rows(source)] == ["one", "two", None, "three"]
+
+
 def test_rename_takes_precedence_over_known_names(tmp_path: Path) -> None:
     sample = {"answer": "old", "response": "older", "completion": "new", "id": 1}
     write_jsonl(tmp_path / "s.jsonl", [sample])
