@@ -127,6 +127,12 @@ def add(commands: Commands) -> None:
         "--schedules", action="store_true", help="print the schema of schedules files instead"
     )
     which.add_argument("--tables", action="store_true", help="list the tables of a store instead")
+    which.add_argument(
+        "--published",
+        metavar="PLACE",
+        help="print SQL that makes the views of a store over published tables: those in a folder, "
+        "or in all that a pattern means, such as 's3://bucket/nights/*'",
+    )
     add_store_options(parser, live=True)
 
     parser = add_command(
@@ -236,7 +242,12 @@ def _standard_input() -> str:
 
 
 def schema(options: Namespace) -> int:
-    """Print the JSON Schema of pipeline or schedules files, or the tables of a store."""
+    """Print a JSON Schema, the tables of a store, or SQL for published tables."""
+    if options.published is not None:
+        from claimflow.flows.store.export import published_views
+
+        print(published_views(options.published), end="")
+        return 0
     if options.tables:
         from claimflow.flows.report.terminal import Terminal
         from claimflow.flows.store.query import tables

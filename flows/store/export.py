@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -14,7 +15,8 @@ from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError, StoreFullError, one_of
 from claimflow.flows.files import refuse_special
 from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_address
-from claimflow.flows.store.store import Store
+from claimflow.flows.store.schema import prepare
+from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import row_kinds
 
 MANIFEST: Final = "manifest.json"
@@ -153,6 +155,90 @@ def publish_run(store: Store, run_id: str, place: str) -> str:
     except OSError as error:
         raise StoreFullError(f"{manifest}: cannot be written ({error})") from error
     return str(folder)
+
+
+def published_views(place: str) -> str:
+    """SQL that makes the views of a store, but of the published tables in folders like `place`.
+
+    `place` is a folder that `publish_run` wrote, on a disk or in object storage, or a pattern of
+    such folders, as DuckDB reads it. Folders without a manifest, whose tables are not complete,
+    are left out when a view is read. Columns have the types and comments that they have in a store.
+    Raises `InputError` for an address that cannot be one.
+    """
+    folder = str(parse_address(place) if is_remote(place) else place).rstrip("/")
+    with closing(duckdb.connect()) as connection:
+        # An empty store says what the views are.
+        prepare(connection, Path(":memory:"), now())
+        tables = [name for name in _table_names(connection) if name != _REPLIES]
+        derived = connection.execute(_DERIVED_VIEWS, {"exported": tables}).fetchall()
+        commented = connection.execute(_COMMENTS).fetchall()
+        lines = [f"INSTALL {_REMOTE}; LOAD {_REMOTE};"] if is_remote(place) else []
+        lines += ["CREATE SCHEMA audit;", "CREATE SCHEMA latest;"]
+        lines.append(f"CREATE VIEW audit.published AS {_complete_folders(folder)};")
+        lines += [_published_view(connection, table, folder) for table in tables]
+    lines += [sql for _, sql in derived]
+    known = {*tables, *(name for name, _ in derived)}
+    lines += [
+        f"COMMENT ON {kind} {_sql_name(of)} IS {_sql_text(comment)};"
+        for view, kind, of, comment in commented
+        if view in known
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_REMOTE: Final = "httpfs"
+"""DuckDB's extension for object storage."""
+
+# Views over others come after them, as they were made.
+_DERIVED_VIEWS: Final = """
+SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END || view_name AS name, sql
+FROM duckdb_views()
+WHERE NOT internal AND NOT list_contains($exported, name) AND name <> 'audit.artifact_segments'
+ORDER BY view_oid
+"""
+
+_COMMENTS: Final = """
+SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END || view_name AS view,
+       'VIEW' AS kind, view AS of, comment
+FROM duckdb_views() WHERE NOT internal AND comment IS NOT NULL
+UNION ALL
+SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END || table_name
+         AS "table", 'COLUMN', "table" || '.' || column_name, comment
+FROM duckdb_columns() WHERE NOT internal AND comment IS NOT NULL
+ORDER BY ALL
+"""
+
+
+def _complete_folders(folder: str) -> str:
+    """SQL for the folders that have their manifest, which is written last."""
+    place = _sql_text(f"{folder}/{MANIFEST}")
+    columns = "{run_id: 'VARCHAR', claimflow: 'VARCHAR'}"
+    read = f"read_json({place}, columns = {columns}, filename = true)"
+    return f"SELECT parse_dirpath(filename) AS folder, run_id, claimflow FROM {read}"
+
+
+def _published_view(connection: duckdb.DuckDBPyConnection, table: str, folder: str) -> str:
+    columns = ", ".join(
+        f'"{name}"::{kind} AS "{name}"' if kind in ("UUID", "JSON") else f'"{name}"'
+        for name, kind, *_ in connection.execute(f"DESCRIBE {table}").fetchall()
+    )
+    # Two runs of a store may have the same calls, tags and so on.
+    once = "DISTINCT " if table.startswith("audit.") else ""
+    read = _sql_text(f"{folder}/{table}.parquet")
+    return (
+        f"CREATE VIEW {_sql_name(table)} AS SELECT {once}{columns} "
+        f"FROM read_parquet({read}, union_by_name = true, filename = true) "
+        "WHERE parse_dirpath(filename) IN (SELECT folder FROM audit.published);"
+    )
+
+
+def _sql_name(table: str) -> str:
+    return ".".join(f'"{part}"' for part in table.split("."))
+
+
+def _sql_text(text: str) -> str:
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
 
 
 def remove_published(run_id: str, place: str) -> int:

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -224,7 +225,8 @@ def test_every_worker_compares_its_versions(cluster: DaskWorkers) -> None:
     here = dict(dask.versions())
     other = tuple((here | {"claimflow": "0.0.1"}).items())
     with pytest.raises(WorkersError) as caught:
-        list(cluster.each(dask.call_same_code, [(other, {}, len, ("ab",))], what="x"))
+        packed = pickle.dumps((len, ("ab",)))
+        list(cluster.each(dask.call_same_code, [(other, {}, packed)], what="x"))
     message = str(caught.value)
     assert re.fullmatch(
         rf"the worker tcp://127.0.0.1:\d+ has claimflow {here['claimflow']}, and here is 0.0.1",

@@ -1,7 +1,8 @@
 import csv
+import re
 import shutil
 from collections.abc import Callable
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, closing, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from uuid import UUID
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 
 from claimflow.flows.cli.main import main
-from claimflow.flows.store.export import export_tables
+from claimflow.flows.store.export import export_tables, publish_run, published_views
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import row_kinds
 
@@ -186,3 +187,60 @@ def test_the_scores_of_a_run_are_a_sheet(
     assert precision["silence"] == ("", "undefined")
     assert main(["export", "scores", "--format", "csv", *place, "--step", "precison"]) == 2
     assert "has no step 'precison' of scores; did you mean 'precision'?" in capsys.readouterr().err
+
+
+def published(finished: Path, folder: Path) -> duckdb.DuckDBPyConnection:
+    """A connection with the views of the runs of the small pipeline, published in `folder`."""
+    for run_id in runs(finished):
+        publish_run(Store(finished / "small.duckdb"), run_id, str(folder))
+    out = StringIO()
+    with redirect_stdout(out):
+        assert main(["schema", "--published", f"{folder}/*"]) == 0
+    connection = duckdb.connect()
+    connection.execute(out.getvalue())
+    return connection
+
+
+def test_the_views_of_published_tables_are_those_of_the_store(
+    finished: Path, tmp_path: Path
+) -> None:
+    known = (
+        "SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END || view_name, "
+        "comment FROM duckdb_views() WHERE NOT internal"
+    )
+    described = (
+        "SELECT column_name, data_type, comment FROM duckdb_columns() WHERE NOT internal "
+        "AND schema_name = $schema AND table_name = $name ORDER BY column_index"
+    )
+    with (
+        closing(published(finished, tmp_path / "its 'nights'")) as there,
+        Store(finished / "small.duckdb").reading() as here,
+    ):
+        names = {name for name, _ in there.execute(known).fetchall()} - {"audit.published"}
+        of_store = {name for name, _ in here.execute(known).fetchall()}
+        assert names == of_store - {"audit.artifact_segments"} | {f"audit.{n}" for n in RECORD}
+        for name in names:
+            rows = f"FROM {name} ORDER BY ALL"
+            assert there.execute(rows).fetchall() == here.execute(rows).fetchall(), name
+            schema, _, table = f"main.{name}".rpartition(".")
+            of = {"schema": schema.rpartition(".")[2], "name": table}
+            assert there.execute(described, of).fetchall() == here.execute(described, of).fetchall()
+
+
+def test_a_run_that_is_being_published_is_not_seen(finished: Path, tmp_path: Path) -> None:
+    first, second = runs(finished)
+    with closing(published(finished, tmp_path)) as connection:
+        guide = Path(__file__).parents[2].joinpath("flows/guides/scale.md").read_text("utf-8")
+        (newest,) = re.findall(r"```sql\n(.*?)```", guide, re.DOTALL)
+        assert {(one[0], one[2]) for one in connection.execute(newest).fetchall()} == {("small", 6)}
+        seen = "SELECT DISTINCT run_id FROM scores ORDER BY run_id"
+        assert connection.execute(seen).fetchall() == sorted([(first,), (second,)])
+        (tmp_path / second / "manifest.json").unlink()
+        assert connection.execute(seen).fetchall() == [(first,)]
+        assert connection.execute("SELECT run_id FROM audit.runs").fetchall() == [(first,)]
+
+
+def test_published_tables_in_object_storage_need_an_extension_of_duckdb() -> None:
+    first, *others = published_views("s3://bucket/nights/*").splitlines()
+    assert first == "INSTALL httpfs; LOAD httpfs;"
+    assert any("'s3://bucket/nights/*/scores.parquet'" in line for line in others)
