@@ -109,13 +109,15 @@ class Ledger:
 
         `key` are the columns that tell rows apart, with their types.
         """
+        with self.store.reading() as connection:
+            columns = ", ".join(f'"{name}"' for name in connection.table(table).columns)
         copied = known = first = 0
         count = _ROWS_AT_FIRST
         [[last]] = source.execute(f"SELECT coalesce(max(rowid), -1) FROM {table}").fetchall()
         while first <= last:
             found = read_table(
                 source,
-                f"SELECT * FROM {table} WHERE rowid >= $first AND rowid < $first + $count",
+                f"SELECT {columns} FROM {table} WHERE rowid >= $first AND rowid < $first + $count",
                 first=first,
                 count=count,
             )

@@ -19,8 +19,11 @@ from claimflow.flows.store.schema import check, is_current, prepare, schema_vers
 _DISK_FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
 _DAMAGED: Final = ("Corrupt database file", "Could not read enough bytes")
 
-_REFUSED: Final = re.compile(r'Cannot open file "[^"]*": (\w[\w -]*)')
+_REFUSED: Final = re.compile(r'Cannot open file "(?P<file>[^"]*)": (?P<reason>\w[\w -]*)')
 """DuckDB's message where the operating system refuses to open the file, with its reason."""
+
+_LOG_ENDING: Final = ".wal"
+"""What DuckDB adds to the name of a file for the log of its changes."""
 
 
 class Store:
@@ -131,8 +134,13 @@ class Store:
                         "name a DuckDB file that claimflow made",
                     )
                     if reason := _REFUSED.search(str(error)):
-                        what, hint = f"cannot be opened ({reason[1]})", "name a file of yours"
-                    raise InputError([Fault(str(self.path), what, hint)]) from error
+                        what, hint = (
+                            f"cannot be opened ({reason['reason']})",
+                            "name a file of yours",
+                        )
+                        if path != self.path:
+                            hint = "make it readable, or delete it: the next run writes it again"
+                    raise InputError([Fault(str(path), what, hint)]) from error
                 if time.monotonic() > deadline:
                     raise StoreBusyError(
                         f"{self.path}: another process has held the store for "
@@ -145,7 +153,8 @@ class Store:
 def _translated_errors(path: Path) -> Iterator[None]:
     """Raise `StoreFullError` for a full disk and `InputError` for a damaged file at `path`.
 
-    Other errors of DuckDB pass as they are, except that Ctrl-C is `KeyboardInterrupt` again.
+    `InputError` also where no log can be made beside the file. Other errors of DuckDB pass as they
+    are, except that Ctrl-C is `KeyboardInterrupt` again.
     """
     try:
         yield
@@ -156,6 +165,11 @@ def _translated_errors(path: Path) -> Iterator[None]:
         raise
     except duckdb.Error as error:
         cause = _cause(error)
+        refused = _REFUSED.search(str(error))
+        if refused and refused["file"] == f"{path}{_LOG_ENDING}":
+            what = f"no file can be made beside it ({refused['reason']})"
+            hint = "name a store in a folder that you can write to"
+            raise InputError([Fault(str(path), what, hint)]) from error
         if cause is None:
             raise
         if cause in _DISK_FULL:

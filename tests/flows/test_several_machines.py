@@ -127,6 +127,17 @@ def test_a_merge_reads_calls_that_a_killed_run_left_beside_its_store(tmp_path: P
         assert len(one.calls("*")) == 2
 
 
+def test_a_merge_leaves_columns_that_someone_added(tmp_path: Path) -> None:
+    with serve() as endpoint:
+        one, two = machines(tmp_path, endpoint, ROWS[:1], ROWS[1:2])
+        one.run()
+        two.run()
+        with two.store.writing() as connection:
+            connection.execute("ALTER TABLE audit.calls ADD COLUMN note VARCHAR")
+        assert merge(one, two) == 0
+        assert len(one.calls("*")) == 2
+
+
 def test_all_mistakes_of_a_merge_are_told_and_nothing_is_copied(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from claimflow.flows.errors import InputError, StoreBusyError
+from claimflow.flows.errors import Fault, InputError, StoreBusyError
 from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.connection import OpenFile
 from claimflow.flows.store.schema import SCHEMA_VERSION
@@ -262,6 +262,32 @@ def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:
         f"{path}: its folder cannot be made (File exists); name a store in a folder that you "
         "can write to"
     )
+
+
+def test_a_folder_in_which_no_file_can_be_made_is_an_input_error(store: Store) -> None:
+    with store.writing():
+        pass
+    log = store.path.with_name(f"{store.path.name}.wal")
+    with pytest.raises(InputError) as caught, store.writing() as connection:
+        connection.execute("CREATE TABLE audit.more (number INTEGER)")
+        # Root may write everywhere, but no file can be where a folder is.
+        log.unlink()
+        log.mkdir()
+    what = "no file can be made beside it (Is a directory)"
+    hint = "name a store in a folder that you can write to"
+    assert caught.value.faults == [Fault(str(store.path), what, hint)]
+
+
+def test_a_read_copy_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.duckdb").writing():
+        pass
+    copy = tmp_path / ("x" * 300)
+    store = Store(tmp_path / "s.duckdb", copy=copy)
+    with pytest.raises(InputError) as caught, store.reading():
+        pass
+    [fault] = caught.value.faults
+    assert fault.place == str(copy)
+    assert fault.hint == "make it readable, or delete it: the next run writes it again"
 
 
 def test_a_store_of_another_version_is_refused(store: Store) -> None:
