@@ -154,7 +154,7 @@ def runs(options: Namespace) -> int:
 
     from claimflow.flows.report.terminal import Terminal
     from claimflow.flows.store.batches import Batches
-    from claimflow.flows.store.results import all_runs
+    from claimflow.flows.store.results import all_runs, calls_of_runs
 
     store = readable_store(options)
     if options.batches:
@@ -163,8 +163,11 @@ def runs(options: Namespace) -> int:
         drop += ["step", "run_id"]
     else:
         reserved = Batches(store).reserved().select("run_id", pl.col("reserved").cast(pl.Float64))
-        found = all_runs(store).join(reserved, on="run_id", how="left", maintain_order="left")
-        drop = ["reused", "made", "ended_at", "started_at", "reason", "tags", "partial", "failures"]
+        found = all_runs(store)
+        for more in (calls_of_runs(store), reserved):
+            found = found.join(more, on="run_id", how="left", maintain_order="left")
+        drop = ["reused", "made", "unpriced", "calls", "ended_at", "started_at", "reason", "tags"]
+        drop += ["partial", "cost", "failures"]
     if options.format == "json":
         write_table(found, "json", None)
         return 0

@@ -410,6 +410,21 @@ def calls_made(store: Store, run_id: str) -> pl.DataFrame:
     )
 
 
+def calls_of_runs(store: Store) -> pl.DataFrame:
+    """For each run that made calls: their number, cost in USD, and those without a known cost.
+
+    `unpriced` is NULL where all costs are known, `cost` where none is.
+    """
+    return _read(
+        store,
+        """
+        SELECT run_id, count(*) AS calls, sum(cost)::DOUBLE AS cost,
+               nullif(count(*) - count(cost), 0) AS unpriced
+        FROM audit.calls GROUP BY run_id
+        """,
+    )
+
+
 def calls_of_step(store: Store, run_id: str, step: str) -> tuple[int, int, float | None]:
     """For a step of a run: its calls, its calls with a known cost, and their cost in USD.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from claimflow.flows.cli.main import main
 from claimflow.flows.judge.calls import Call, call_table, chat_call
 from claimflow.flows.judge.provider import Request
 from claimflow.flows.store.arrow import insert, read_table
@@ -98,6 +99,30 @@ def test_keys_are_in_no_table_and_no_output(
         assert "tower stands" not in caplog.text
     for file in tmp_path.rglob("*"):
         assert not file.is_file() or SECRET.encode() not in file.read_bytes()
+
+
+def test_the_runs_of_a_store_have_their_calls_and_costs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve() as endpoint:
+        judged = Judged(tmp_path, endpoint)
+        judged.write("ab", price={"input": 1000, "output": 1000})
+        judged.run()
+        judged.run()
+        judged.write("abc")
+        judged.run()
+    ((cost,),) = judged.ask("SELECT sum(cost)::DOUBLE FROM audit.calls")
+    named = ["--store", str(judged.store.path), "--live"]
+    capsys.readouterr()
+    assert main(["runs", *named, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["calls"], one["cost"], one["unpriced"]) for one in found] == [
+        (1, None, 1),
+        (None, None, None),
+        (2, pytest.approx(cost), None),
+    ]
+    assert main(["runs", *named]) == 0
+    assert f" {cost:.4g} " in capsys.readouterr().out
 
 
 def test_a_call_says_all_about_itself(tmp_path: Path) -> None:
