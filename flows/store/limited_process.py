@@ -34,8 +34,9 @@ class LimitedProcess:
     def __init__(self, module: str, name: str) -> None:
         self._ours, theirs = multiprocessing.Pipe()
         with theirs:
+            call = _CALL.format(path=sys.path, module=module, name=name)
             self._process = subprocess.Popen(  # noqa: S603, it is this very Python
-                [sys.executable, "-c", _CALL.format(path=sys.path, module=module, name=name)],
+                [sys.executable, "-c", call, str(os.getpid())],
                 stdin=theirs.fileno(),
                 # Libraries write there, for example when they find no memory and end the process.
                 stdout=subprocess.DEVNULL,
@@ -90,7 +91,8 @@ def served() -> Connection:
 
 def end_with_parent() -> None:
     """In a limited process: end half a second after the one that started it."""
-    parent = os.getppid()
+    # That one may have ended while this one started.
+    parent = int(sys.argv[1])
 
     def watch() -> None:
         while os.getppid() == parent:

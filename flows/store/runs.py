@@ -247,8 +247,20 @@ def process_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
-    return True
+        pass
+    return not _has_ended(process)
+
+
+def _has_ended(process: int) -> bool:
+    """Whether a process is only waiting for its parent to look; in a container that may be never.
+
+    Elsewhere than on Linux this is not known.
+    """
+    try:
+        status = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] in ("Z", "X")
 
 
 # Tags, and finding a run by a tag, an id or a word such as latest.

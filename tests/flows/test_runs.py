@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -62,6 +63,22 @@ def test_a_run_starts_when_it_has_the_store_locked(store: Store) -> None:
         ids = {future.result()[0] for future in both}
     assert len(ids) == 2
     assert all_runs(store)["started_at"].min() > let_go
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is not known")
+def test_a_process_whose_parent_does_not_look_has_ended() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        assert runs.process_alive(child.pid)
+        child.kill()
+        deadline = time.monotonic() + 20
+        while runs.process_alive(child.pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert Path(f"/proc/{child.pid}").exists()
+    finally:
+        child.communicate()
+    assert not runs.process_alive(child.pid)
 
 
 def test_a_run_whose_process_has_ended_is_killed_and_its_unfinished_tables_are_deleted(

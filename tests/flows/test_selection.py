@@ -24,6 +24,7 @@ from claimflow.flows.samples import condition
 from claimflow.flows.samples.condition import Condition
 from claimflow.flows.samples.memory import samples_from
 from claimflow.flows.samples.selection import Chosen, choose_samples
+from claimflow.flows.store.runs import process_alive
 from tests.flows.forks import children
 
 MODELS = st.sampled_from(["a", "b", "c", None])
@@ -249,7 +250,7 @@ def test_the_process_of_a_condition_does_not_outlive_a_killed_run() -> None:
         time.sleep(0.5)
         run.kill()
     deadline = time.monotonic() + 20
-    while Path(f"/proc/{asked}").exists():
+    while process_alive(asked):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
