@@ -6,6 +6,7 @@ from typing import Final, Literal, NamedTuple
 import duckdb
 import polars as pl
 
+from claimflow.flows.errors import nearest
 from claimflow.flows.pipeline.gates import CANARY_AGREEMENT, Gate
 from claimflow.flows.quality.canaries import canary_results
 from claimflow.flows.quality.metric_differences import (
@@ -17,7 +18,7 @@ from claimflow.flows.quality.paired_statistics import ROUNDING
 from claimflow.flows.runner.canaries import canary_scores
 from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.results import metric_kinds
-from claimflow.flows.store.runs import PARTIAL, PREVIOUS, run_meant
+from claimflow.flows.store.runs import CURRENT_TAGS, PARTIAL, PREVIOUS, run_meant
 from claimflow.flows.store.store import Store
 from claimflow.stages.scores.formulas import clustered_mean_interval, mean_interval
 
@@ -228,7 +229,12 @@ def _difference(
     if baseline is None:
         if name == PREVIOUS:
             return _Estimate("no whole run of the same pipeline is older")
-        return _Estimate(f"there is no run {name!r}: name one by claimflow tag RUN {name}")
+        tags = [
+            tag for (tag,) in connection.execute(f"SELECT tag FROM ({CURRENT_TAGS})").fetchall()
+        ]
+        near = nearest(name, tags)
+        hint = f"did you mean {near!r}?" if near else f"name one by claimflow tag RUN {name}"
+        return _Estimate(f"there is no run {name!r}: {hint}")
     if scores.is_empty():
         return _Estimate("the run has no such scores")
     old = _scores(connection, baseline, metric, "")

@@ -92,7 +92,12 @@ def test_a_value_at_the_threshold_passes(store: Store) -> None:
         (
             {"s0": 1},
             {"no_worse_than": "mian", "by": 0},
-            "there is no run 'mian': name one by claimflow tag RUN mian",
+            "there is no run 'mian': did you mean 'main'?",
+        ),
+        (
+            {"s0": 1},
+            {"no_worse_than": "production", "by": 0},
+            "there is no run 'production': name one by claimflow tag RUN production",
         ),
         ({"x": 1}, {"no_worse_than": "main", "by": 0}, "no sample is scored here and in run RUN"),
         ({"s0": 1}, {"no_worse_than": "main", "by": 0}, "1 of 1 samples scored in both"),
