@@ -96,18 +96,18 @@ class FieldColumns:
     """The columns of all records, and which of them fill which field.
 
     Records of several files may name a field differently: `clashes` has the columns that fill one
-    field in the same record.
+    field in the same record, with the first place and the number of such records.
     """
 
     def __init__(self, by_column: Mapping[str, str]) -> None:
         self.columns: set[str] = set()
-        self.clashes: dict[str, set[str]] = {}
+        self.clashes: dict[str, tuple[str, set[str], int]] = {}
         self._by_column = by_column
         self._known: tuple[str, ...] = ()
         self._rivals: list[tuple[str, list[str]]] = []
 
-    def add(self, values: Mapping[str, Any]) -> None:
-        """Note the columns of a record."""
+    def add(self, values: Mapping[str, Any], place: Callable[[], str]) -> None:
+        """Note the columns of the record at `place`."""
         names = tuple(values)
         if names != self._known:
             # Most records have the columns of the one before.
@@ -118,7 +118,8 @@ class FieldColumns:
         for field, found in self._rivals:
             given = [name for name in found if values[name] is not None]
             if len(given) > 1:
-                self.clashes.setdefault(field, set()).update(given)
+                first, columns, count = self.clashes.get(field) or (place(), set(), 0)
+                self.clashes[field] = first, columns.union(given), count + 1
 
     def mapping(self) -> dict[str, str]:
         """Field -> the column that fills it, or the columns: `answer or response`."""
@@ -133,25 +134,26 @@ class FieldColumns:
         return found
 
 
-def mapping_faults(
-    path: str,
-    columns: Collection[str],
-    clashes: Mapping[str, Collection[str]],
-    rename: Mapping[str, str],
-) -> Iterator[Fault]:
-    """A fault for each field in `clashes`, and each renamed column that is missing.
-
-    `clashes` has the columns that fill a field at once.
-    """
+def mapping_faults(read: FieldColumns, rename: Mapping[str, str]) -> Iterator[Fault]:
+    """A fault for each field that two columns fill at once, and each missing renamed column."""
     for field in FIELDS:
-        if field in clashes:
-            filling = sorted(clashes[field])
-            what = f"{' and '.join(map(repr, filling))} fill the same field, {field}"
+        if field in read.clashes:
+            place, columns, count = read.clashes[field]
+            filling = sorted(columns)
+            more = f" (and in {count - 1:,} more)" if count > 1 else ""
+            what = f"{' and '.join(map(repr, filling))} fill the same field, {field}{more}"
             hint = f"choose one under rename, such as {{{filling[0]}: {field}}}"
-            yield Fault(path, what, hint)
+            yield Fault(place, what, hint)
     for column in rename:
-        if column not in columns:
-            yield Fault(f"rename.{column}", f"no sample has {column!r}", one_of(column, columns))
+        if column not in read.columns:
+            hint = one_of(column, read.columns)
+            yield Fault(f"rename.{column}", f"no sample has {column!r}", hint)
+
+
+def left_out_by_rename(column: str, rename: Mapping[str, str]) -> str | None:
+    """The field that a column would fill, if `rename` did not have another column fill it."""
+    field = fields_by_column({}).get(column)
+    return field if field in rename.values() and column not in rename else None
 
 
 def misspelt_fields(

@@ -17,6 +17,7 @@ from claimflow.flows.samples.fields import (
     FieldColumns,
     NestedMetadata,
     fields_by_column,
+    left_out_by_rename,
     mapping_faults,
     misspelt_fields,
     misspelt_name,
@@ -204,6 +205,7 @@ def checked_samples(  # noqa: PLR0913
         conversations,
         NestedMetadata(by_column, rename, MESSAGE_COLUMNS),
         faults,
+        rename=rename,
         earlier_turns=earlier_turns,
         skip_unusable=skip_unusable,
         redactor=redactor,
@@ -213,7 +215,7 @@ def checked_samples(  # noqa: PLR0913
     faults += unknown_fields(rename)
     columns = reader.fields.columns
     if columns:
-        faults += mapping_faults(path, columns, reader.fields.clashes, rename)
+        faults += mapping_faults(reader.fields, rename)
     given = reader.fields.mapping()
     for column in sorted(conversations.columns):
         given |= {name: column for name in _OF_MESSAGES if name in kept.present - given.keys()}
@@ -292,6 +294,7 @@ class _SampleReader:
         nested: NestedMetadata,
         faults: list[Fault],
         *,
+        rename: Mapping[str, str],
         earlier_turns: "EarlierTurns",
         skip_unusable: bool,
         redactor: "Redactor | None",
@@ -303,6 +306,7 @@ class _SampleReader:
         self._by_column = by_column
         self._conversations = conversations
         self._nested = nested
+        self._rename = rename
         self._earlier_turns = earlier_turns
         self._skip_unusable = skip_unusable
         self._redactor = redactor
@@ -322,9 +326,16 @@ class _SampleReader:
         for column, (first, count) in self._misspelt_at.items():
             name = self._misspelt[column]
             if name and self._by_column[name] not in missing:
+                field = self._by_column[name]
                 more = f" (and {count - 1:,} more)" if count > 1 else ""
-                what = f"the sample has {column!r} and no {self._by_column[name]!r}{more}"
-                yield Fault(first, what, f"did you mean {name!r}?")
+                what = f"the sample has {column!r} and no {field!r}{more}"
+                hint = f"did you mean {name!r}?"
+                if left_out_by_rename(column, self._rename):
+                    what = (
+                        f"the sample has no {field!r}, since rename takes that from {name!r}{more}"
+                    )
+                    hint = f"add {column}: {field} to rename, so that {column!r} fills it, too"
+                yield Fault(first, what, hint)
         yield from self._nested.warnings()
 
     def tables(self, records: Iterable[tuple[Origin, Record]]) -> Iterator[pl.DataFrame]:
@@ -350,7 +361,7 @@ class _SampleReader:
         except RecordError as error:
             self._add_faults(origin, record, [error])
             return []
-        self.fields.add(values)
+        self.fields.add(values, place)
         turns, errors = self._conversations.read(values, cells=origin.cells)
         if not errors:
             # Before anything is kept, also an id that is made of the content.
@@ -401,7 +412,11 @@ class _SampleReader:
             if column in self._by_column:
                 continue
             if column not in self._misspelt:
-                self._misspelt[column] = misspelt_name(column, self._by_column)
+                field = left_out_by_rename(column, self._rename)
+                names = [name for name, filled in self._rename.items() if filled == field]
+                self._misspelt[column] = (
+                    names[0] if names else misspelt_name(column, self._by_column)
+                )
             name = self._misspelt[column]
             if name and sample[self._by_column[name]] is None:
                 first, count = self._misspelt_at.get(column) or (place(number), 0)

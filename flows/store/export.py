@@ -162,11 +162,14 @@ def published_views(place: str) -> str:
 
     `place` is a folder that `publish_run` wrote, on a disk or in object storage, or a pattern of
     such folders, as DuckDB reads it. Folders without a manifest, whose tables are not complete,
-    are left out when a view is read. Columns have the types and comments that they have in a store.
-    Raises `InputError` for an address that cannot be one.
+    are left out when a view is read, and all but one of a run that is there twice. Columns have the
+    types and comments that they have in a store. Raises `InputError` for an address that cannot be
+    one, and where no folder on a disk has a manifest.
     """
     folder = str(parse_address(place) if is_remote(place) else place).rstrip("/")
     with closing(duckdb.connect()) as connection:
+        if not is_remote(place):
+            _refuse_no_run(connection, place, folder)
         # An empty store says what the views are.
         prepare(connection, Path(":memory:"), now())
         tables = [name for name in _table_names(connection) if name != _REPLIES]
@@ -209,12 +212,25 @@ ORDER BY ALL
 """
 
 
+def _refuse_no_run(connection: duckdb.DuckDBPyConnection, place: str, folder: str) -> None:
+    manifests = {"pattern": f"{folder}/{MANIFEST}"}
+    if not connection.execute("FROM glob($pattern) LIMIT 1", manifests).fetchall():
+        what = f"no run is published there: no folder has a {MANIFEST}"
+        hint = "name the folder of a run, or all of them, as in 'nights/*'"
+        raise InputError([Fault(f"--published {place}", what, hint)])
+
+
 def _complete_folders(folder: str) -> str:
-    """SQL for the folders that have their manifest, which is written last."""
-    place = _sql_text(f"{folder}/{MANIFEST}")
-    columns = "{run_id: 'VARCHAR', claimflow: 'VARCHAR'}"
-    read = f"read_json({place}, columns = {columns}, filename = true)"
-    return f"SELECT parse_dirpath(filename) AS folder, run_id, claimflow FROM {read}"
+    """SQL for the folders that have their manifest, which is written last; one for each run."""
+    # A copy of a manifest may be cut off.
+    return (
+        "SELECT parse_dirpath(filename) AS folder, manifest ->> '$.run_id' AS run_id, "
+        "manifest ->> '$.claimflow' AS claimflow "
+        "FROM (SELECT filename, TRY_CAST(content AS JSON) AS manifest "
+        f"FROM read_text({_sql_text(f'{folder}/{MANIFEST}')})) "
+        "WHERE manifest IS NOT NULL "
+        "QUALIFY row_number() OVER (PARTITION BY coalesce(run_id, folder) ORDER BY folder) = 1"
+    )
 
 
 def _published_view(connection: duckdb.DuckDBPyConnection, table: str, folder: str) -> str:
@@ -227,7 +243,9 @@ def _published_view(connection: duckdb.DuckDBPyConnection, table: str, folder: s
     read = _sql_text(f"{folder}/{table}.parquet")
     return (
         f"CREATE VIEW {_sql_name(table)} AS SELECT {once}{columns} "
-        f"FROM read_parquet({read}, union_by_name = true, filename = true) "
+        # Names of folders such as run_id=5 are no columns.
+        f"FROM read_parquet({read}, union_by_name = true, filename = true, "
+        "hive_partitioning = false) "
         "WHERE parse_dirpath(filename) IN (SELECT folder FROM audit.published);"
     )
 

@@ -189,13 +189,13 @@ def test_the_scores_of_a_run_are_a_sheet(
     assert "has no step 'precison' of scores; did you mean 'precision'?" in capsys.readouterr().err
 
 
-def published(finished: Path, folder: Path) -> duckdb.DuckDBPyConnection:
+def published(finished: Path, folder: Path, place: str = "*") -> duckdb.DuckDBPyConnection:
     """A connection with the views of the runs of the small pipeline, published in `folder`."""
     for run_id in runs(finished):
         publish_run(Store(finished / "small.duckdb"), run_id, str(folder))
     out = StringIO()
     with redirect_stdout(out):
-        assert main(["schema", "--published", f"{folder}/*"]) == 0
+        assert main(["schema", "--published", f"{folder}/{place}"]) == 0
     connection = duckdb.connect()
     connection.execute(out.getvalue())
     return connection
@@ -213,7 +213,7 @@ def test_the_views_of_published_tables_are_those_of_the_store(
         "AND schema_name = $schema AND table_name = $name ORDER BY column_index"
     )
     with (
-        closing(published(finished, tmp_path / "its 'nights'")) as there,
+        closing(published(finished, tmp_path / "its 'nights'" / "run_id=5")) as there,
         Store(finished / "small.duckdb").reading() as here,
     ):
         names = {name for name, _ in there.execute(known).fetchall()} - {"audit.published"}
@@ -238,6 +238,34 @@ def test_a_run_that_is_being_published_is_not_seen(finished: Path, tmp_path: Pat
         (tmp_path / second / "manifest.json").unlink()
         assert connection.execute(seen).fetchall() == [(first,)]
         assert connection.execute("SELECT run_id FROM audit.runs").fetchall() == [(first,)]
+
+
+def test_a_run_that_is_copied_counts_once_and_a_damaged_manifest_not(
+    finished: Path, tmp_path: Path
+) -> None:
+    first, second = runs(finished)
+    with closing(published(finished, tmp_path / "nights", "../*/*/")) as connection:
+        shutil.copytree(tmp_path / "nights" / first, tmp_path / "copies" / first)
+        manifest = tmp_path / "nights" / second / "manifest.json"
+        manifest.write_bytes(manifest.read_bytes()[:20])
+        counted = connection.execute("SELECT run_id, count(*) FROM scores GROUP BY run_id")
+        assert counted.fetchall() == [(first, 24 // 2)]
+        assert connection.execute("SELECT run_id FROM audit.runs").fetchall() == [(first,)]
+
+
+@pytest.mark.parametrize("place", ["", "none/*", "run"])
+def test_a_place_without_a_published_run_is_an_error(
+    tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    with chdir(tmp_path):
+        assert main(["schema", "--published", place]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        f"claimflow: --published {place}: no run is published there: no folder has a "
+        "manifest.json; name the folder of a run, or all of them, as in 'nights/*'\n"
+    )
 
 
 def test_published_tables_in_object_storage_need_an_extension_of_duckdb() -> None:

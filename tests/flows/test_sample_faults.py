@@ -331,7 +331,11 @@ def test_files_of_unknown_formats(tmp_path: Path) -> None:
 def test_columns_that_give_the_same_field(tmp_path: Path) -> None:
     records = '{"answer": "a"}\n{"response": "b", "answer": "c"}\n{"response": "d"}'
     assert messages_of(tmp_path, "s.jsonl", records) == [
-        "s.jsonl: 'answer' and 'response' fill the same field, response; "
+        "s.jsonl:2: 'answer' and 'response' fill the same field, response; "
+        "choose one under rename, such as {answer: response}"
+    ]
+    assert messages_of(tmp_path, "s.jsonl", records.replace("d", 'd", "answer": "e')) == [
+        "s.jsonl:2: 'answer' and 'response' fill the same field, response (and in 1 more); "
         "choose one under rename, such as {answer: response}"
     ]
 

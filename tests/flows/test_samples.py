@@ -225,6 +225,20 @@ def test_files_may_name_a_field_differently(tmp_path: Path) -> None:
     assert [row["response"] for row in rows(source)] == ["one", "two", None, "three"]
 
 
+def test_a_name_that_rename_leaves_out_is_told_where_it_is_missed(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "1.jsonl", [{"id": "a", "answer": "one"}])
+    write_jsonl(tmp_path / "2.jsonl", [{"id": n, "response": "two"} for n in "bcd"])
+    rename = {"answer": "response"}
+    (told,) = read(tmp_path, "*.jsonl", rename=rename).warnings
+    assert str(told) == (
+        "2.jsonl:1: the sample has no 'response', since rename takes that from 'answer' "
+        "(and 2 more); add response: response to rename, so that 'response' fills it, too"
+    )
+    source = read(tmp_path, "*.jsonl", rename=rename | {"response": "response"})
+    assert source.warnings == ()
+    assert [row["response"] for row in rows(source)] == ["one", "two", "two", "two"]
+
+
 def test_rename_takes_precedence_over_known_names(tmp_path: Path) -> None:
     sample = {"answer": "old", "response": "older", "completion": "new", "id": 1}
     write_jsonl(tmp_path / "s.jsonl", [sample])
