@@ -1,4 +1,4 @@
-"""Settings of processes that are claimflow's own: garbage collection, and a quiet end."""
+"""Settings of processes: garbage collection, and a quiet end."""
 
 import atexit
 import gc
@@ -29,11 +29,15 @@ def silence_stderr_at_exit() -> None:
 def less_garbage_collected() -> Iterator[None]:
     """As `collect_less_garbage` within the block, in a process that others use as well."""
     before = gc.get_threshold()
-    gc.set_threshold(_ALLOCATIONS)
+    # Not where another thread did so, which sets it back, nor where nothing is collected.
+    changes = 0 < before[0] < _ALLOCATIONS
+    if changes:
+        gc.set_threshold(_ALLOCATIONS)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if changes:
+            gc.set_threshold(*before)
 
 
 def collect_less_garbage() -> None:

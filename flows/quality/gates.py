@@ -229,10 +229,7 @@ def _difference(
     if baseline is None:
         if name == PREVIOUS:
             return _Estimate("no whole run of the same pipeline is older")
-        tags = [
-            tag for (tag,) in connection.execute(f"SELECT tag FROM ({CURRENT_TAGS})").fetchall()
-        ]
-        near = nearest(name, tags)
+        near = nearest(name, read_table(connection, CURRENT_TAGS)["tag"])
         hint = f"did you mean {near!r}?" if near else f"name one by claimflow tag RUN {name}"
         return _Estimate(f"there is no run {name!r}: {hint}")
     if scores.is_empty():

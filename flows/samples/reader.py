@@ -260,6 +260,7 @@ def _count_rest(
 
 
 def _batches(samples: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The samples in lists of a bounded number, and of texts of a bounded length."""
     rows: list[dict[str, Any]] = []
     characters = 0
     for sample in samples:
@@ -274,11 +275,6 @@ def _batches(samples: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
             rows, characters = [], 0
     if rows:
         yield rows
-
-
-def _no_texts(count: int) -> pl.Series:
-    """A column of `count` empty lists of texts."""
-    return pl.repeat([], count, dtype=_TYPES["other_references"], eager=True)
 
 
 class _SampleReader:
@@ -344,7 +340,8 @@ class _SampleReader:
             columns: dict[str, Any] = {name: [row[name] for row in rows] for name in _TYPES}
             if not any(columns["other_references"]):
                 # Polars takes as long for each empty list as for a list of texts.
-                columns["other_references"] = _no_texts(len(rows))
+                kind = _TYPES["other_references"]
+                columns["other_references"] = pl.repeat([], len(rows), dtype=kind, eager=True)
             yield pl.DataFrame(columns, schema=_TYPES)
 
     def _samples(self, origin: Origin, record: Record) -> list[dict[str, Any]]:

@@ -24,6 +24,18 @@ class Arrow:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
+def quoted_name(name: str) -> str:
+    """A name of a table or column as SQL."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def quoted_text(text: str) -> str:
+    """A text as SQL, for statements that take no parameters, such as CREATE VIEW."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
 # In the functions below DuckDB finds the variable `incoming` by its name in a query. To register it
 # instead would keep every frame in memory until the transaction ends.
 

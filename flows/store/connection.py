@@ -48,6 +48,11 @@ _OPEN_PATHS: Final[set[Path]] = set()
 closes the file once, and then two DuckDBs would write into it without seeing each other."""
 
 
+def log_path(store: Path) -> Path:
+    """DuckDB's log beside a store, which holds committed rows that are not in the file yet."""
+    return store.with_name(f"{store.name}.wal")
+
+
 class OpenFile:
     """A DuckDB file, open in this process until `close`; raises as `duckdb.connect` does.
 
@@ -62,7 +67,7 @@ class OpenFile:
         self.read_only = read_only
         self.opened_at = time.monotonic()
         self._path = path.resolve()
-        self._log = Path(f"{path}.wal")
+        self._log = log_path(path)
         new = not read_only and not path_exists(path)
         self._own_engine = config is not None
         with _LOCK:

@@ -1,4 +1,4 @@
-"""Export the tables of a store as Parquet, to a folder or to object storage."""
+"""Export the tables of a store as Parquet, to a folder or to object storage, and views of them."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError, StoreFullError, one_of
 from claimflow.flows.files import refuse_special
 from claimflow.flows.object_storage import Address, Bucket, is_remote, parse_address
+from claimflow.flows.store.arrow import quoted_name, quoted_text
 from claimflow.flows.store.schema import prepare
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import row_kinds
@@ -182,7 +183,7 @@ def published_views(place: str) -> str:
     lines += [sql for _, sql in derived]
     known = {*tables, *(name for name, _ in derived)}
     lines += [
-        f"COMMENT ON {kind} {_sql_name(of)} IS {_sql_text(comment)};"
+        f"COMMENT ON {kind} {_sql_name(of)} IS {quoted_text(comment)};"
         for view, kind, of, comment in commented
         if view in known
     ]
@@ -192,20 +193,23 @@ def published_views(place: str) -> str:
 _REMOTE: Final = "httpfs"
 """DuckDB's extension for object storage."""
 
+_SCHEMA: Final = "CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END"
+"""SQL for what stands before the name of a view."""
+
 # Views over others come after them, as they were made.
-_DERIVED_VIEWS: Final = """
-SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END || view_name AS name, sql
+_DERIVED_VIEWS: Final = f"""
+SELECT {_SCHEMA} || view_name AS name, sql
 FROM duckdb_views()
 WHERE NOT internal AND NOT list_contains($exported, name) AND name <> 'audit.artifact_segments'
 ORDER BY view_oid
 """
 
-_COMMENTS: Final = """
-SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END || view_name AS view,
+_COMMENTS: Final = f"""
+SELECT {_SCHEMA} || view_name AS view,
        'VIEW' AS kind, view AS of, comment
 FROM duckdb_views() WHERE NOT internal AND comment IS NOT NULL
 UNION ALL
-SELECT CASE schema_name WHEN 'main' THEN '' ELSE schema_name || '.' END || table_name
+SELECT {_SCHEMA} || table_name
          AS "table", 'COLUMN', "table" || '.' || column_name, comment
 FROM duckdb_columns() WHERE NOT internal AND comment IS NOT NULL
 ORDER BY ALL
@@ -227,7 +231,7 @@ def _complete_folders(folder: str) -> str:
         "SELECT parse_dirpath(filename) AS folder, manifest ->> '$.run_id' AS run_id, "
         "manifest ->> '$.claimflow' AS claimflow "
         "FROM (SELECT filename, TRY_CAST(content AS JSON) AS manifest "
-        f"FROM read_text({_sql_text(f'{folder}/{MANIFEST}')})) "
+        f"FROM read_text({quoted_text(f'{folder}/{MANIFEST}')})) "
         "WHERE manifest IS NOT NULL "
         "QUALIFY row_number() OVER (PARTITION BY coalesce(run_id, folder) ORDER BY folder) = 1"
     )
@@ -240,7 +244,7 @@ def _published_view(connection: duckdb.DuckDBPyConnection, table: str, folder: s
     )
     # Two runs of a store may have the same calls, tags and so on.
     once = "DISTINCT " if table.startswith("audit.") else ""
-    read = _sql_text(f"{folder}/{table}.parquet")
+    read = quoted_text(f"{folder}/{table}.parquet")
     return (
         f"CREATE VIEW {_sql_name(table)} AS SELECT {once}{columns} "
         # Names of folders such as run_id=5 are no columns.
@@ -250,13 +254,9 @@ def _published_view(connection: duckdb.DuckDBPyConnection, table: str, folder: s
     )
 
 
-def _sql_name(table: str) -> str:
-    return ".".join(f'"{part}"' for part in table.split("."))
-
-
-def _sql_text(text: str) -> str:
-    escaped = text.replace("'", "''")
-    return f"'{escaped}'"
+def _sql_name(path: str) -> str:
+    """A table or column with its schema, as in `audit.runs`, as SQL."""
+    return ".".join(map(quoted_name, path.split(".")))
 
 
 def remove_published(run_id: str, place: str) -> int:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 import duckdb
 import polars as pl
 
-from claimflow.flows.store.arrow import insert, read_table
+from claimflow.flows.store.arrow import insert, quoted_name, read_table
 from claimflow.flows.store.read_copy import COPY_MEMORY
 from claimflow.flows.store.store import Store, now
 
@@ -110,7 +110,10 @@ class Ledger:
         `key` are the columns that tell rows apart, with their types.
         """
         with self.store.reading() as connection:
-            columns = ", ".join(f'"{name}"' for name in connection.table(table).columns)
+            ours = connection.table(table).columns
+        # Someone may have added a column to one of the two.
+        both = [name for name in source.table(table).columns if name in ours]
+        columns = ", ".join(map(quoted_name, both))
         copied = known = first = 0
         count = _ROWS_AT_FIRST
         [[last]] = source.execute(f"SELECT coalesce(max(rowid), -1) FROM {table}").fetchall()

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import duckdb
 
 from claimflow.flows.errors import StoreFullError
+from claimflow.flows.store.connection import log_path
 from claimflow.flows.store.integrity import CALLS_OF_VOTES
 from claimflow.flows.store.read_copy import (
     COPY_MEMORY,
@@ -18,7 +19,6 @@ from claimflow.flows.store.read_copy import (
     bounded,
     copying,
     fold_log,
-    log_path,
     rewrite,
 )
 from claimflow.flows.store.runs import CURRENT_TAGS, refuse_in_progress

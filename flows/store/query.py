@@ -18,7 +18,7 @@ import duckdb
 import polars as pl
 
 from claimflow.flows.errors import Fault, InputError, StoreError
-from claimflow.flows.store.arrow import Arrow, read_table
+from claimflow.flows.store.arrow import Arrow, quoted_name, quoted_text, read_table
 from claimflow.flows.store.limited_process import (
     LimitedProcess,
     end_with_parent,
@@ -197,17 +197,19 @@ def _show_only(connection: duckdb.DuckDBPyConnection, run: str) -> None:
 
     `latest.x` has the same rows as `x`, and the name of the pipeline before them.
     """
-    store = _quoted(connection.execute("SELECT current_database()").fetchall()[0][0])
+    store = quoted_name(connection.execute("SELECT current_database()").fetchall()[0][0])
     views = connection.execute(_VIEWS).fetchall()
-    value = run.replace("'", "''")
-    of_run = f"run_id = '{value}'"
+    of_run = f"run_id = {quoted_text(run)}"
     connection.execute("ATTACH ':memory:' AS one_run (READ_WRITE)")
     connection.execute("CREATE SCHEMA one_run.latest; CREATE SCHEMA one_run.audit")
     for schema, name in views:
-        here, there = f"one_run.{schema}.{_quoted(name)}", f"{store}.{schema}.{_quoted(name)}"
+        here, there = (
+            f"one_run.{schema}.{quoted_name(name)}",
+            f"{store}.{schema}.{quoted_name(name)}",
+        )
         chosen = "SELECT *"
         if schema == "latest":
-            there = f"{store}.main.{_quoted(name)}"
+            there = f"{store}.main.{quoted_name(name)}"
             pipeline = f"(SELECT pipeline FROM {store}.audit.runs WHERE {of_run})"
             chosen = f"SELECT {pipeline} AS pipeline, *"
         where = "" if schema == "audit" else f" WHERE {of_run}"
@@ -221,11 +223,6 @@ WHERE NOT internal AND schema_name IN ('main', 'latest', 'audit')
 UNION ALL
 SELECT schema_name, table_name FROM duckdb_tables() WHERE schema_name = 'audit'
 """
-
-
-def _quoted(name: str) -> str:
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
 
 
 def _check_dates(table: pl.DataFrame) -> None:

@@ -15,7 +15,8 @@ import duckdb
 
 from claimflow.flows.errors import InputError, StoreError, StoreFullError
 from claimflow.flows.files import is_file
-from claimflow.flows.store.connection import ATTACHED_AS, BLOCK_SIZE
+from claimflow.flows.store.arrow import quoted_text
+from claimflow.flows.store.connection import ATTACHED_AS, BLOCK_SIZE, log_path
 from claimflow.flows.store.store import Store
 
 _ABANDONED_AFTER: Final = 3600.0
@@ -197,8 +198,7 @@ def _leave_compression_to_duckdb(connection: duckdb.DuckDBPyConnection) -> None:
         named += [(f'COLUMN {table}."{column}"', comment) for column, comment in columns]
         for what, comment in named:
             if comment is not None:
-                text = comment.replace("'", "''")
-                connection.execute(f"COMMENT ON {what} IS '{text}'")
+                connection.execute(f"COMMENT ON {what} IS {quoted_text(comment)}")
     connection.execute(f"USE {ATTACHED_AS}")
 
 
@@ -224,11 +224,6 @@ def fold_log(store: Store) -> None:
     if log_path(store.path).exists():
         with store.writing():
             pass
-
-
-def log_path(store: Path) -> Path:
-    """DuckDB's log beside a store, which holds committed rows that are not in the file yet."""
-    return store.with_name(f"{store.name}.wal")
 
 
 def _remove_abandoned(target: Path) -> None:

@@ -248,13 +248,14 @@ def process_alive(process: int) -> bool:
         return False
     except PermissionError:
         pass
-    return not _has_ended(process)
+    return not _is_zombie(process)
 
 
-def _has_ended(process: int) -> bool:
-    """Whether a process is only waiting for its parent to look; in a container that may be never.
+def _is_zombie(process: int) -> bool:
+    """Whether a process has ended, and its parent has not read its exit status.
 
-    Elsewhere than on Linux this is not known.
+    In a container without an init a zombie may stay for ever. On other systems than Linux the
+    answer is False.
     """
     try:
         status = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")

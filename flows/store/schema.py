@@ -11,7 +11,7 @@ import duckdb
 
 from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError
-from claimflow.flows.store.arrow import read_table
+from claimflow.flows.store.arrow import quoted_text, read_table
 from claimflow.flows.store.fingerprint import Digest
 from claimflow.flows.store.segments import (
     IN_ORDER,
@@ -441,17 +441,17 @@ def _make_latest_views(connection: duckdb.DuckDBPyConnection) -> None:
             {"v": view},
         ).fetchall()
         for column, comment in columns:
-            text = comment.replace("'", "''")
-            connection.execute(f"COMMENT ON COLUMN latest.{view}.\"{column}\" IS '{text}'")
+            text = quoted_text(comment)
+            connection.execute(f'COMMENT ON COLUMN latest.{view}."{column}" IS {text}')
         ((comment,),) = connection.execute(
             "SELECT comment FROM duckdb_views() WHERE database_name = current_database() "
             "AND schema_name = 'main' AND view_name = $view",
             {"view": view},
         ).fetchall()
-        text = (comment or "").replace("'", "''")
-        connection.execute(f"COMMENT ON VIEW {view} IS 'All runs. {text}'")
-        latest = f"The latest run of each pipeline. {text}"
-        connection.execute(f"COMMENT ON VIEW latest.{view} IS '{latest}'")
+        every = quoted_text(f"All runs. {comment or ''}")
+        connection.execute(f"COMMENT ON VIEW {view} IS {every}")
+        latest = quoted_text(f"The latest run of each pipeline. {comment or ''}")
+        connection.execute(f"COMMENT ON VIEW latest.{view} IS {latest}")
 
 
 def _sql_type(row: type[Row], name: str) -> str:

@@ -13,7 +13,7 @@ import duckdb
 
 from claimflow.flows.errors import Fault, InputError, StoreBusyError, StoreFullError
 from claimflow.flows.files import is_file, path_exists, similar_file
-from claimflow.flows.store.connection import OpenFile, SharedFile
+from claimflow.flows.store.connection import OpenFile, SharedFile, log_path
 from claimflow.flows.store.schema import check, is_current, prepare, schema_version
 
 _DISK_FULL: Final = ("No space left on device", "File too large", "Disk quota exceeded")
@@ -21,9 +21,6 @@ _DAMAGED: Final = ("Corrupt database file", "Could not read enough bytes")
 
 _REFUSED: Final = re.compile(r'Cannot open file "(?P<file>[^"]*)": (?P<reason>\w[\w -]*)')
 """DuckDB's message where the operating system refuses to open the file, with its reason."""
-
-_LOG_ENDING: Final = ".wal"
-"""What DuckDB adds to the name of a file for the log of its changes."""
 
 
 class Store:
@@ -166,7 +163,7 @@ def _translated_errors(path: Path) -> Iterator[None]:
     except duckdb.Error as error:
         cause = _cause(error)
         refused = _REFUSED.search(str(error))
-        if refused and refused["file"] == f"{path}{_LOG_ENDING}":
+        if refused and refused["file"] == str(log_path(path)):
             what = f"no file can be made beside it ({refused['reason']})"
             hint = "name a store in a folder that you can write to"
             raise InputError([Fault(str(path), what, hint)]) from error

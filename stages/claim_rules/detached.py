@@ -212,7 +212,7 @@ def _is_clause(tree: Tree, node: int, clause: int) -> bool:
 
 
 def begins_with_that(tree: Tree, node: int) -> bool:
-    """Whether a clause is what somebody knows: the second one of "knows that ..., and that ..."."""
+    """Whether "that" introduces a clause, as the second one of "knows that ..., and that ..."."""
     return any(tree.lows[n] == "that" for n in tree.of(node, "mark"))
 
 

@@ -91,7 +91,7 @@ def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> l
             peak = max(peak, process_memory(going.pid))
         except OSError:
             break
-        # The kernel goes through the run's memory for its size, on one of the cores.
+        # Seldom: to measure memory, the kernel walks through all of it.
         time.sleep(0.5)
     wall = time.monotonic() - started
     if going.wait():

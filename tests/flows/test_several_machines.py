@@ -134,6 +134,8 @@ def test_a_merge_leaves_columns_that_someone_added(tmp_path: Path) -> None:
         two.run()
         with two.store.writing() as connection:
             connection.execute("ALTER TABLE audit.calls ADD COLUMN note VARCHAR")
+        with one.store.writing() as connection:
+            connection.execute("ALTER TABLE audit.calls ADD COLUMN remark VARCHAR")
         assert merge(one, two) == 0
         assert len(one.calls("*")) == 2
 
