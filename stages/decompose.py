@@ -61,7 +61,7 @@ class DecomposeClaims(Stage):
     """
 
     use: ClassVar[str] = "decompose_claims"
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
     by_row: ClassVar[bool] = True
     columns: ClassVar = {"samples": ("sample_id", *CLAIMS_OF, *CLAIMS_OF.values())}
     later_settings: ClassVar = frozenset({"citation_markers"})

@@ -1,6 +1,7 @@
 """One statement for each place and each adjunct: "was born in 1879 in Ulm"."""
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from claimflow.stages.claim_rules.lexicon import (
@@ -109,7 +110,12 @@ def adjuncts(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     # "by Nasser in 1956, which led to the crisis": Nasser did not.
     if any(tree.has(n, "acl:relcl") and not tree.is_contiguous(n) for n in free):
         return [pieces]
-    each = [frozenset(tree.subtree(n)) for n in free]
+    bound = {other for one, other in pairwise(free) if _belongs_to(tree, other, one)}
+    each: list[frozenset[int]] = []
+    for n in free:
+        each += [tree.subtree(n)] if n not in bound else [each.pop() | tree.subtree(n)]
+    if len(each) == 1:
+        return [pieces]
     return [
         _with_adjunct(tree, pieces, own, frozenset().union(*each) - own, first=not place)
         for place, own in enumerate(each)
@@ -164,6 +170,24 @@ def _free_adjuncts(tree: Tree, predicate: int, here: frozenset[int]) -> list[int
             if n > noun and n in here and tree.case(n) in ("with", "at", "in", "for", "against")
         ]
     return sorted(free)
+
+
+def _belongs_to(tree: Tree, adjunct: int, before: int) -> bool:
+    """Whether an adjunct tells of the one right before it.
+
+    "as the chair for the conference"; "..., with Ann on drums".
+    """
+    first = min(tree.subtree(before))
+    if (
+        tree.has(adjunct, "nummod")
+        or _is_time(tree, adjunct)
+        or min(tree.subtree(adjunct)) != max(tree.subtree(before)) + 1
+    ):
+        return False
+    if tree.case(before) == "with":
+        return tree.texts[max(0, first - 1)] == "," or tree.texts[first] == ","
+    role = is_person_noun(tree.lows[before]) or tree.case(adjunct) in ("for", "with")
+    return tree.case(before) == "as" and role and tree.tag(before) == "NN"
 
 
 def _is_time(tree: Tree, index: int) -> bool:

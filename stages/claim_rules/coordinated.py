@@ -1,6 +1,7 @@
 """One statement for each member of a coordination, each example and each adjunct."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -9,6 +10,7 @@ from claimflow.stages.claim_rules.adjuncts import adjuncts, places_of_predicate
 from claimflow.stages.claim_rules.detached import (
     NAMING,
     are_joined,
+    is_alternative,
     is_negated,
     names_nothing,
     stands_behind,
@@ -64,6 +66,13 @@ _INSTITUTIONS: Final = word_set(
     college school act festival fund"""
 )
 """Last words of names that may hold an "and"."""
+_REPORTS: Final = word_set(
+    """say says said state states stated report reports reported note notes noted argue argues
+    argued mention mentions mentioned indicate indicates indicated claim claims claimed
+    explain explains explained announce announces announced show shows showed find finds
+    found confirm confirms confirmed add adds added write writes wrote"""
+)
+"""Verbs that with "that A and B" tell each of both."""
 _LIMITS: Final = word_set("only just solely mostly mainly primarily exclusively as so too not")
 """Adverbs that hold for all members behind them together, or for none."""
 
@@ -77,13 +86,163 @@ def statements(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
         return [pieces]
     if _is_reciprocal(tree, predicate):
         return adjuncts(tree, predicate, pieces)
-    return [
+    kept, denied = _contrasted(tree, predicate, _without_more(tree, pieces))
+    claimed = [
         statement
-        for example in _examples(tree, predicate, pieces)
+        for one in _each_subject(tree, predicate, kept)
+        for example in _examples(tree, predicate, one)
         for member in _members(tree, predicate, example)
         for place in places_of_predicate(tree, predicate, member)
         for statement in adjuncts(tree, predicate, place)
     ]
+    return [*claimed, *denied]
+
+
+def _without_more(tree: Tree, pieces: Pieces) -> Pieces:
+    """ "A and B" of "A, B, and more", which says nothing of what there is more."""
+    for index in tree.here(pieces):
+        links = tree.of(index, "cc", "punct")
+        if (tree.lows[index], tree.relation(index)) != ("more", "conj"):
+            continue
+        if len(tree.conjuncts(tree.words[index].head)) > 1 and tree.children[index] == links:
+            more = set(tree.places(pieces, frozenset({index, *links})))
+            return trimmed(piece for place, piece in enumerate(pieces) if place not in more)
+    return pieces
+
+
+def _contrasted(tree: Tree, predicate: int, pieces: Pieces) -> tuple[Pieces, list[Pieces]]:
+    """ "is found on Mars, but not on the Sun": is found on Mars; is not found on the Sun.
+
+    Only where the verb has an auxiliary or a copula, behind which "not" can stand.
+    """
+    here = tree.here(pieces)
+    verbs = [n for n in tree.auxiliaries(predicate) if n in here]
+    for head in [predicate, *tree.of(predicate, *OBJECTS, "xcomp")]:
+        denied = [n for n in tree.conjuncts(head) if n in here and _is_denied(tree, n)]
+        phrase = _phrase(tree, predicate, head, here)
+        places = tree.places(pieces, phrase)
+        if len(denied) != 1 or not verbs or not places or tree.is_verb(head):
+            continue
+        words = tree.subtree(denied[0]) & here
+        rest = [n for n in range(places[0], places[-1] + 1) if pieces[n].start >= 0]
+        if tree.subtree(head) & here - phrase or places != rest or max(words) != max(phrase):
+            continue
+        place = tree.places(pieces, frozenset(verbs[:1]))[0]
+        links = set(tree.of(denied[0], "cc")) | {
+            n for n in tree.of(denied[0], "advmod") if tree.lows[n] == "not"
+        }
+        other = tree.pieces(tree.tidied(words - links))
+        if not tree.has(denied[0], "case"):
+            other = joined(tree.pieces(tree.of(head, "case"), again=True), other)
+        verb = [pieces[place], added("not", "RB")]
+        if pieces[place].low == "can":
+            verb = [pieces[place]._replace(text="cannot")]
+        opening = joined(again([*pieces[:place], *verb]), again(pieces[place + 1 : places[0]]))
+        kept = trimmed(piece for piece in pieces if piece not in tree.pieces(sorted(words)))
+        return kept, [[*joined(opening, other), *pieces[places[-1] + 1 :]]]
+    return pieces, []
+
+
+_EACH: Final = frozenset({"all", "both", "each"})
+_OF_ONE: Final = {"are": "is", "were": "was", "have": "has"}
+_OF_EACH_OTHER: Final = word_set(
+    """friends brothers sisters siblings twins rivals partners neighbours neighbors cousins spouses
+    enemies allies competitors lovers colleagues opposites synonyms equals parts halves sides
+    relatives counterparts"""
+)
+_SOME: Final = word_set("some many most several few certain various all no any")
+"""Words that may count the nouns behind them, too: "some cats and dogs"."""
+_ALIKE: Final = word_set("same different similar opposite other equal separate respective common")
+
+
+def _each_subject(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
+    """ "Mars and Venus are planets": Mars is a planet, Venus is a planet.
+
+    So of other predicates with "all", "both" or "each".
+    """
+    here = tree.here(pieces)
+    subject, finite = tree.subject(predicate), tree.finite(predicate)
+    if subject is None or finite is None or subject not in here or finite not in here:
+        return [pieces]
+    found = _Coordination(subject, [n for n in tree.conjuncts(subject) if n in here])
+    each = [n for n in tree.children[predicate] if n > subject and tree.lows[n] in _EACH]
+    if len(each) > 1 or not _are_several(tree, found) or tree.lows[finite] not in _OF_ONE:
+        return [pieces]
+    others: dict[int, list[str]] = {n: [] for n in each}
+    verb = _OF_ONE[tree.lows[finite]]
+    if tree.tag(predicate) == "NNS" and not tree.has(predicate, "case"):
+        kind = _kind_of_each(tree, predicate, each)
+        verbal = max([finite, *each])
+        if kind is None or predicate < verbal:
+            return [pieces]
+        first = min(n for n in tree.subtree(predicate) if n > verbal)
+        article = indefinite_article(kind if first == predicate else tree.texts[first])
+        others |= {verbal: [article], predicate: [kind]}
+        others[finite] = [verb, *others.get(finite, [])]
+    elif each:
+        others[finite] = [verb]
+    else:
+        return [pieces]
+    places = tree.places(pieces, tree.subtree(subject) & here)
+    before, behind = pieces[: places[0]], pieces[places[-1] + 1 :]
+    one = _reworded(tree, behind, others)
+    several = _reworded(tree, behind, {n: [] for n in each})
+    head = tree.pieces(tree.tidied((tree.subtree(subject) & here) - tree.subtrees(found.others)))
+    statements_of = [[*joined(before, head), *(several if _is_several(tree, subject) else one)]]
+    for member in found.others:
+        named = joined(before, _other_member(tree, found, member, here, joins=bool(before)))
+        statements_of.append([*named, *(several if _is_several(tree, member) else one)])
+    return statements_of
+
+
+def _are_several(tree: Tree, found: "_Coordination") -> bool:
+    """Whether a subject is several nouns that "and" joins."""
+    head, others = found
+    counted = {tree.lows[n] for n in tree.of(head, "det", "amod")} & _SOME
+    if not others or counted:
+        return False
+    return all(
+        are_joined(tree, head, n)
+        and stands_behind(tree, n, (",", "and"))
+        and tree.is_contiguous(n)
+        and {tree.tag(head), tree.tag(n)} <= NOUN_TAGS
+        for n in others
+    )
+
+
+def _is_several(tree: Tree, noun: int) -> bool:
+    """Whether a noun takes "are": "the Alps", but not "Windows"."""
+    return tree.tag(noun) == "NNS" or (tree.tag(noun) == "NNPS" and tree.has(noun, "det"))
+
+
+def _kind_of_each(tree: Tree, predicate: int, each: Sequence[int]) -> str | None:
+    """The singular of what several are; None where it is not that of each, as of "friends"."""
+    if tree.has(predicate, "nummod", "conj", "acl:relcl"):
+        return None
+    if any(tree.lows[n] in _ALIKE for n in tree.subtree(predicate)):
+        return None  # "are members of the same band"
+    definite = set(tree.of(predicate, "det", "nmod:poss")) - set(each)
+    if tree.lows[predicate] in _OF_EACH_OTHER or definite:
+        return None
+    return singular(tree.lows[predicate])
+
+
+def _reworded(tree: Tree, pieces: Pieces, others: Mapping[int, Sequence[str]]) -> Pieces:
+    """Pieces with other words in place of some."""
+    by_start = {tree.words[n].start: words for n, words in others.items()}
+    made: Pieces = []
+    for piece in pieces:
+        first, *more = by_start.get(piece.start, [piece.text]) or [""]
+        if first:
+            made.append(piece._replace(text=first))
+        made += [added(word) for word in more]
+    return made
+
+
+def _is_denied(tree: Tree, index: int) -> bool:
+    """Whether a member is one of ", but not A"."""
+    but = [tree.lows[n] for n in tree.of(index, "cc")] == ["but"]
+    return but and any(tree.lows[n] == "not" for n in tree.of(index, "advmod"))
 
 
 def _is_share(tree: Tree, subject: int) -> bool:
@@ -107,7 +266,7 @@ def _examples(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
         several = tree.of(noun, "nmod") if tree.lows[noun] in _SEVERAL else []
         kinds = [noun, *several]
         for kind, first in ((one, n) for one in kinds for n in tree.of(one, "nmod")):
-            members = [first, *tree.conjuncts(first)]
+            members = [first, *(n for n in tree.conjuncts(first) if n in here)]
             if first in here and _introduces_examples(tree, noun, first, members):
                 return _with_examples(tree, noun, kind, members, pieces)
     return [pieces]
@@ -118,13 +277,15 @@ def _objects(tree: Tree, predicate: int, here: frozenset[int]) -> list[int]:
     found: list[int] = []
     waiting = [predicate]
     while waiting:
+        above = waiting.pop(0)
         inner = [
             n
-            for n in tree.of(waiting.pop(0), "obj", "obl", "nmod")
+            for n in tree.of(above, "obj", "obl", "nmod")
             if n in here and n > predicate and not names_nothing(tree, n)
         ]
         found += inner
-        waiting += inner
+        # Such as the songs of "continued to write songs".
+        waiting += [*inner, *(n for n in tree.of(above, "xcomp") if tree.tag(n) == "VB")]
     return found
 
 
@@ -215,7 +376,34 @@ def _members(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
         noun = modified_noun(tree, predicate, here)
         return [pieces] if noun is None else modified(tree, noun, pieces)
     longest = max(found, key=lambda one: len(one.others))
-    return _each_member(tree, predicate, longest, pieces, here)
+    each = _each_member(tree, predicate, longest, pieces, here)
+    if not tree.is_verb(longest.head) or len(each) != len(longest.others) + 1:
+        return each
+    return [
+        inner
+        for member, statement in zip((longest.head, *longest.others), each, strict=True)
+        for inner in _within_verb(tree, predicate, member, statement)
+    ]
+
+
+def _within_verb(tree: Tree, predicate: int, verb: int, pieces: Pieces) -> list[Pieces]:
+    """A statement for each member of a coordination that one of several infinitives governs.
+
+    "to make bags and shoes" in "works to make bags and shoes, and to sell them".
+    """
+    here = tree.here(pieces)
+    heads = [n for n in tree.of(verb, "obj", "obl") if n in here and n > verb]
+    heads += [n for one in heads for n in tree.of(one, "nmod") if n in here and n > one]
+    found = [one for n in heads if (one := _coordination(tree, predicate, n, here)) is not None]
+    # ", and" before the second of two begins something else.
+    found = [
+        one
+        for one in found
+        if len(one.others) > 1 or not stands_behind(tree, one.others[0], (",",))
+    ]
+    if not found:
+        return [pieces]
+    return _each_member(tree, predicate, max(found, key=lambda one: len(one.others)), pieces, here)
 
 
 def _coordination_heads(tree: Tree, predicate: int, here: frozenset[int]) -> list[int]:
@@ -226,7 +414,10 @@ def _coordination_heads(tree: Tree, predicate: int, here: frozenset[int]) -> lis
 
     heads = [predicate] if tree.says_what_is(predicate) else []
     heads += behind(predicate, *OBJECTS, "xcomp")
-    heads += [n for n in behind(predicate, "advcl") if _takes_verb(tree, predicate, n)]
+    heads += [n for n in behind(predicate, "advcl", "csubj") if _takes_verb(tree, predicate, n)]
+    for said in filter(partial(_is_reported, tree, predicate), behind(predicate, "ccomp")):
+        heads += behind(said, *OBJECTS, "xcomp")
+        heads += [n for n in behind(said, "advcl", "csubj") if _takes_verb(tree, said, n)]
     for index in list(heads):
         if tree.is_verb(index) and index != predicate:
             heads += behind(index, "obj", "obl")
@@ -240,13 +431,25 @@ def _coordination_heads(tree: Tree, predicate: int, here: frozenset[int]) -> lis
     return heads
 
 
+def _is_reported(tree: Tree, predicate: int, said: int) -> bool:
+    """Whether each part of a clause is said: "says that it has parks and zoos"."""
+    subject = tree.subject(said)
+    if tree.lows[predicate] not in _REPORTS or subject is None:
+        return False
+    return not (is_negated(tree, said) or names_nothing(tree, subject))
+
+
 def _takes_verb(tree: Tree, predicate: int, index: int) -> bool:
     """Whether a clause belongs to its predicate: "advertise to sell", "known for driving"."""
     marks = [tree.lows[n] for n in tree.of(index, "mark")]
     if tree.tag(index) == "VB":
         return marks == ["to"]
-    gerund = tree.tag(index) == "VBG" and marks in (["in"], ["for"], ["by"], ["of"], ["at"])
-    return gerund and tree.tag(predicate) in ("JJ", "VBN")
+    if tree.tag(index) != "VBG":
+        return False
+    if not marks:
+        return tree.relation(index) == "csubj"  # "involves asking and answering"
+    governed = marks in (["in"], ["for"], ["by"], ["of"], ["at"])
+    return marks == ["on"] or (governed and tree.tag(predicate) in ("JJ", "VBN"))
 
 
 def _coordination(
@@ -254,15 +457,17 @@ def _coordination(
 ) -> _Coordination | None:
     """The coordination of a word, if each of its members is claimed."""
     others = [n for n in tree.conjuncts(head) if n in here]
-    others = [n for n in others if not _is_alternative(tree, n, others)]
+    others = [n for n in others if not is_alternative(tree, n, others)]
     if any(tree.subject(n) is not None for n in others):
         return None  # "films, TV series and stage plays", with "plays" taken for a verb
     whole = not all(tree.is_both(n) for n in tree.of(head, "cc:preconj"))
+    chosen = _are_choices(tree, predicate, head, others)
     if (
         whole
         or not others
         or not all(
-            are_joined(tree, head, n) and stands_behind(tree, n, (",", "and", "&", "but", ";"))
+            (are_joined(tree, head, n) or chosen)
+            and stands_behind(tree, n, (",", "and", "&", "but", ";", "or"))
             for n in others
         )
     ):
@@ -271,7 +476,7 @@ def _coordination(
         return None
     if not all(tree.is_contiguous(n) for n in others):
         return None
-    if _is_gapped(tree, head, others) or _has_consequence(tree, predicate, others):
+    if _is_gapped(tree, head, others) or _has_consequence(tree, predicate, others, here):
         return None
     adjunct = head != predicate and tree.relation(head) in ("nmod", "obl")
     if adjunct and tree.case(head) in ("", "including", "such as", "except", "except on"):
@@ -279,6 +484,15 @@ def _coordination(
     if not _are_alike(tree, predicate, [head, *others]):
         return None
     return _Coordination(head, sorted(others))
+
+
+def _are_choices(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:
+    """Whether each of the members joined by "or" is possible: "can be paid in cash or by card"."""
+    links = [tree.lows[cc] for n in others for cc in tree.of(n, "cc")]
+    can = any(tree.lows[n] == "can" for n in tree.of(predicate, "aux"))
+    governed = tree.relation(head) in (*OBJECTS, "xcomp", "advcl")
+    governed &= not stands_behind(tree, head, (",",))  # "in cash, by card or by phone"
+    return links == ["or"] and tree.has(others[-1], "cc") and can and governed
 
 
 def _say_one_thing(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:
@@ -315,10 +529,12 @@ def _has_pairs(tree: Tree, others: Sequence[int]) -> bool:
     return sum(linked) > 1 and not all(linked)
 
 
-def _has_consequence(tree: Tree, predicate: int, others: Sequence[int]) -> bool:
+def _has_consequence(
+    tree: Tree, predicate: int, others: Sequence[int], here: frozenset[int]
+) -> bool:
     """Whether what follows is true of all members: "contains copper and zinc, making it brass"."""
     clauses = tree.of(predicate, "advcl")
-    return any(n > max(others) and tree.tag(n) == "VBG" for n in clauses)
+    return any(n > max(others) and n in here and tree.tag(n) == "VBG" for n in clauses)
 
 
 def _is_name_of_one(tree: Tree, head: int, member: int) -> bool:
@@ -390,22 +606,21 @@ def _is_crossed(tree: Tree, head: int, second: int) -> bool:
     )
 
 
-def _is_alternative(tree: Tree, index: int, others: Sequence[int]) -> bool:
-    """Whether a word is one of a pair within a member: "to find or buy" in a list of purposes."""
-    own = {tree.lows[n] for n in tree.of(index, "cc")}
-    return tree.words[index].head in others and bool(own) and own <= {"or", "nor"}
-
-
 def _has_article(tree: Tree, noun: int) -> bool:
     return any(tree.lows[n] in ("a", "an") for n in tree.of(noun, "det"))
 
 
 def _has_clause_between(tree: Tree, head: int, others: Sequence[int]) -> bool:
-    """Whether a member may belong to a clause before it: "a rate applying to gains and rents"."""
+    """Whether a member may belong to a clause before it: "a rate applying to gains and rents".
+
+    "to" shows that a member does not belong to a clause without an infinitive.
+    """
+    marked = all(tree.tag(n) == "VB" and tree.has(n, "mark") for n in (head, *others))
     clauses = [
         n
         for n in tree.subtree(head)
         if n > head and tree.relation(n) in ("acl", "acl:relcl", "advcl")
+        if not marked or any(tree.tag(inner) == "VB" for inner in tree.subtree(n))
     ]
     return any(n < member for n in clauses for member in others)
 
@@ -415,23 +630,48 @@ def _are_alike(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
     tags = {tree.tag(n) for n in members}
     if tags <= {"JJ", "JJR", "JJS", "VBN", "VBG"} and head == predicate:
         return True
-    if tree.relation(head) in ("xcomp", "advcl") and tags in ({"VB"}, {"VBG"}):
+    if tree.relation(head) in ("xcomp", "advcl", "csubj") and tags in ({"VB"}, {"VBG"}):
         return True
     if not (tags <= {"NN", "NNS", *NAME_TAGS} or tags <= {"NNS", "CD"}):
         return False
     if head == predicate:
         return True
-    if any(tree.lows[n] in _UNITS for n in members):
+    if any(tree.lows[n] in _UNITS and tree.has(n, "nummod") for n in members):
         return False
-    if tree.tag(head) in NAME_TAGS and any(_has_article(tree, n) for n in members[1:]):
-        return False  # "a professor at Yale and a judge"
+    if _belongs_to_another(tree, members):
+        return False
     counted = [tree.has(n, "nummod") for n in members]
     if counted[0] and not all(counted):
         return False  # "two sons, Ann and Bo" are not two sons each
     if not tags <= NAME_TAGS or len(members) > 2:
         return True
     # "Romeo and Juliet" may be one name.
-    return tree.has(members[1], "det", "nmod:poss", "case")
+    named = tree.has(members[1], "det", "nmod:poss", "case")
+    return named or _are_persons(tree, predicate, members)
+
+
+def _belongs_to_another(tree: Tree, members: Sequence[int]) -> bool:
+    """Whether a noun behind a name is coordinated with a word before it.
+
+    "a professor at Yale and a judge"; "with its start in Rome and its end in Ostia".
+    """
+    head = members[0]
+    if tree.tag(head) in NAME_TAGS and any(_has_article(tree, n) for n in members[1:]):
+        return True
+    above = {tree.lows[n] for n in tree.of(tree.words[head].head, "nmod:poss")}
+    owners = {tree.lows[n] for m in members[1:] for n in tree.of(m, "nmod:poss")}
+    return tree.relation(head) == "nmod" and bool(above & owners)
+
+
+def _are_persons(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
+    """Whether two names are those of two persons: "written by Ann Lee and Bo Lind".
+
+    Not in "by physicists Ann Lee and Bo Lind", nor where another adjunct follows, such as a date.
+    """
+    head = members[0]
+    agent = tree.relation(head) == "obl:agent" and tree.tag(head - 1) == "IN"
+    alone = not tree.has(predicate, "obl", "obl:unmarked", "advcl", "parataxis", "conj")
+    return agent and alone and all(tree.has(n, "flat") for n in members)
 
 
 def _phrase(tree: Tree, predicate: int, head: int, here: frozenset[int]) -> frozenset[int]:

@@ -20,6 +20,7 @@ from claimflow.stages.claim_rules.clauses import first_finite_verb
 from claimflow.stages.claim_rules.markdown import without_markup
 from claimflow.stages.claim_rules.non_claims import is_english
 from claimflow.stages.claim_rules.parentheticals import birth
+from claimflow.stages.claim_rules.predicate_nominals import listed_names
 from claimflow.stages.claim_rules.pronouns import (
     PronounResolver,
     resolve_question,
@@ -354,7 +355,7 @@ def _clause(question: str) -> Clause:
 def _drafts_of(
     text: str, unit: Sentence, resolver: PronounResolver, atomicity: Extent, coverage: Extent
 ) -> Iterator[_Draft]:
-    """A sentence; and "(born 1815 in Rome)" within it as another one, where both are split."""
+    """A sentence; where it is split, "(born 1815 in Rome)" and each listed name are others."""
     place = Span(unit.start, unit.end)
     if unit.said is not None and unit.whole:
         yield _Draft(TextClaim(unit.said, *place))
@@ -363,11 +364,13 @@ def _drafts_of(
     if unit.said is not None:
         words, span = unit.said, Span(0, len(unit.said))
     claim, clause = _claim_and_clause(words, span, resolver, atomicity, coverage)
-    told = birth(clause) if clause else None
+    born = birth(clause) if clause else None
+    listed = listed_names(clause) if clause and born is None else []
     parts = [(claim, clause)]
-    if told is not None:
+    if born or listed:
         parts = [
-            (_marked(TextClaim(render(part), *(source_span(part) or span))), part) for part in told
+            (_marked(TextClaim(render(part), *(source_span(part) or span))), part if born else ())
+            for part in born or listed
         ]
     for said, part in parts:
         draft = _Draft(

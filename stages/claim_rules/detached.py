@@ -1,9 +1,9 @@
 """Which parts of a parsed clause are statements of their own."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, Literal, NamedTuple
 
-from claimflow.stages.claim_rules.lexicon import ARTICLES, NEGATIONS, is_person_noun
+from claimflow.stages.claim_rules.lexicon import ARTICLES, NEGATIONS, TOGETHER, is_person_noun
 from claimflow.stages.claim_rules.trees import NAME_TAGS, NOUN_TAGS, Tree
 from claimflow.stages.text.word_lists import word_set
 
@@ -15,6 +15,8 @@ Kind = Literal[
     "gerund",  # "..., becoming the first": the subject became the first
     "having",  # "..., having founded the club": the subject founded the club
     "after",  # "After leaving Rome, ...": stays in its clause, too
+    "absolute",  # "..., with sales reaching 2 million": sales reached 2 million
+    "when",  # "... in 1986, when she left": she left in 1986
     "making",  # "..., making him the oldest": the subject is the oldest
     "appositive",  # "Paris, the capital of France,"
     "participle",  # "a novel written by her": of a noun
@@ -64,7 +66,8 @@ PAST_OF_GERUND: Final = dict(
     for pair in """
     achieving:achieved appearing:appeared attending:attended beating:beat becoming:became
     breaking:broke bringing:brought completing:completed covering:covered defeating:defeated
-    directing:directed dying:died earning:earned establishing:established finishing:finished
+    directing:directed dying:died earning:earned establishing:established finding:found
+    finishing:finished
     founding:founded gaining:gained giving:gave graduating:graduated helping:helped holding:held
     joining:joined killing:killed landing:landed launching:launched leading:led leaving:left
     losing:lost making:made moving:moved performing:performed playing:played
@@ -78,10 +81,54 @@ PAST_OF_GERUND: Final = dict(
 )
 """Gerunds that become a past form where they are a statement of their own."""
 
+_PRESENT_OF_GERUND: Final = {
+    f"{base.removesuffix('e')}ing": base
+    for base in """
+    account appear attend become begin belong bring carry cause come compete consist contain
+    contribute cover depend describe enjoy feature focus follow form give hold help include
+    increase indicate involve lead lie live make mean move occupy offer perform play produce
+    provide range reach receive rely remain represent rise serve show speak stand start surround
+    take target vary win work write
+    """.split()
+} | {"lying": "lie", "beginning": "begin", "winning": "win", "being": "be", "having": "have"}
+_IRREGULAR: Final = {
+    ("being", True, True): "were",
+    ("being", True, False): "was",
+    ("being", False, True): "are",
+    ("being", False, False): "is",
+    ("having", True, True): "had",
+    ("having", True, False): "had",
+    ("having", False, False): "has",
+}
+
+
+def finite_form(gerund: str, *, past: bool, plural: bool) -> str | None:
+    """The form of a verb behind its subject: "reached" for "reaching"; None where it is unknown."""
+    if (gerund, past, plural) in _IRREGULAR:
+        return _IRREGULAR[gerund, past, plural]
+    base = _PRESENT_OF_GERUND.get(gerund)
+    if past:
+        return PAST_OF_GERUND.get(gerund)
+    if base is None or plural:
+        return base
+    if base.endswith(("s", "sh", "ch", "x")):
+        return f"{base}es"
+    return f"{base[:-1]}ies" if base.endswith("y") and base[-2] not in "aeiou" else f"{base}s"
+
+
 _IMAGINED: Final = word_set(
     """dreamed dreamt dreams plan plans planned imagine imagined hoped hopes search searched wants
     wanted seek sought looking"""
 )
+_WANTED: Final = _IMAGINED | word_set(
+    """need needs needed want seeks look looks looked require requires required lack lacks lacked
+    hope hopes wish wishes wished prefer prefers preferred like likes liked expect expects expected
+    demand demands demanded call calls called ask asks asked wait waits waited promise promises
+    promised suggest suggests suggested propose proposed recommend recommends recommended believe
+    believes believed envision envisions envisioned describe describes described become becomes
+    became resemble resembles resembled"""
+)
+"""Verbs of which the object need not exist."""
 _ATTENDED: Final = word_set("attended entered joined visited left")
 _TREATED: Final = word_set(
     """kept stored left taken used served treated cooked eaten applied opened mixed combined heated
@@ -156,13 +203,26 @@ def are_joined(tree: Tree, head: int, member: int) -> bool:
     if own:
         with_so = tree.subject(member) is not None
         return all(one in ("and", "but", "&") or (one == "so" and with_so) for one in own)
-    later = [index for index in tree.conjuncts(head) if index > member]
+    others = tree.conjuncts(head)
+    later = [n for n in others if n > member and not is_alternative(tree, n, others)]
     if later:
-        return {tree.lows[cc] for index in later for cc in tree.of(index, "cc")} in (
-            {"and"},
-            {"but"},
-        )
+        links = {tree.lows[cc] for index in later for cc in tree.of(index, "cc")}
+        return bool(links) and links <= {"and", "but"}
     return stands_behind(tree, member, (";",))
+
+
+def is_alternative(tree: Tree, index: int, others: Sequence[int]) -> bool:
+    """Whether a word is one of a pair within a member.
+
+    "to find or buy" in a list of purposes; "law and order" in "art, law and order, and trade".
+    """
+    own = {tree.lows[n] for n in tree.of(index, "cc")}
+    above = tree.words[index].head
+    if above not in others or not own:
+        return False
+    lists = tree.words[above].head
+    ends = any(n > index and tree.words[n].head == lists and tree.has(n, "cc") for n in others)
+    return own <= {"or", "nor"} or (own == {"and"} and ends)
 
 
 def stands_behind(tree: Tree, node: int, marks: Collection[str]) -> bool:
@@ -178,6 +238,8 @@ def _kind(tree: Tree, node: int, head: int, clause: int) -> Kind | None:
             found = "appositive" if _is_appositive(tree, node, head) else None
         case "acl:relcl":
             found = "relative" if _is_relative(tree, node, head, clause) else None
+        case "acl" | "advcl" if _is_absolute(tree, node, clause):
+            found = "absolute"
         case "acl" if _is_participle(tree, node, head, clause):
             found = "participle"
         case "acl" if is_nominal_predicate(tree, head, clause) and _is_having(tree, node, clause):
@@ -191,6 +253,20 @@ def _kind(tree: Tree, node: int, head: int, clause: int) -> Kind | None:
         case _:
             pass
     return found or ("participle" if _is_adjective(tree, node, head, clause) else None)
+
+
+def _is_absolute(tree: Tree, node: int, clause: int) -> bool:
+    """Whether "with" begins a statement of another subject: ", with sales reaching 2 million"."""
+    if tree.tag(node) != "VBG" or [tree.lows[n] for n in tree.of(node, "mark")] != ["with"]:
+        return False
+    subject = tree.subject(node)
+    if subject is None or tree.tag(subject) not in NOUN_TAGS or not _comma_before(tree, node):
+        return False
+    form = finite_form(tree.lows[node], past=tree.is_past(clause), plural=False)
+    modal = any(tree.tag(n) == "MD" for n in tree.auxiliaries(clause))
+    denied = is_negated(tree, clause) or is_negated(tree, node) or names_nothing(tree, subject)
+    whole = tree.has(node, "conj", "aux") or modal or denied
+    return form is not None and not whole and node > clause
 
 
 def _comma_before(tree: Tree, node: int) -> bool:
@@ -230,7 +306,9 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
     first = min(n for n in tree.subtree(node) if tree.relation(n) != "punct")
     if tree.tag(first) in ("RB", "RBR", "RBS"):
         return False  # "the Axis powers, particularly Japan"; "John Hale, later his biographer"
-    if tree.tag(head) in NAME_TAGS:
+    parts = {tree.tag(n) for n in tree.of(head, "compound")}
+    named = parts == {"NNP"} and not tree.has(head, "det", "amod", "nmod", "nmod:poss", "nummod")
+    if tree.tag(head) in NAME_TAGS or named:
         definite = tree.lows[first] in _DEFINITE or tree.has(node, "nmod:poss")
         return tree.tag(node) in NOUN_TAGS and definite
     if tree.tag(head) not in NOUN_TAGS or tree.tag(node) not in NAME_TAGS:
@@ -262,14 +340,87 @@ def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
         if nearest not in (None, head) and tree.tag(nearest or 0) not in NAME_TAGS:
             return False
     if _comma_before(tree, node):
-        end = max(tree.subtree(node)) + 1
-        if tree.relation(end) not in ("punct", "cc") and tree.texts[end - 1] != ",":
-            return False  # it would go on
-        if tree.has(head, "conj") or tree.relation(head) == "conj":
-            return is_nominal_predicate(tree, head, clause)  # "Ann and Bo, who ..." may be of both
-        of_event = tree.lows[pronoun] == "which" and tree.lows[node] in _WHOLE_EVENTS
-        return tree.lows[pronoun] != "that" and not (of_event and tree.relation(pronoun) == "nsubj")
-    return _describes_predicate(tree, head, clause)
+        return _is_further(tree, node, head, clause, pronoun)
+    return _describes_predicate(tree, head, clause) or _needs_no_clause(
+        tree, node, head, clause, pronoun
+    )
+
+
+def _is_further(tree: Tree, node: int, head: int, clause: int, pronoun: int) -> bool:
+    """Whether a relative clause behind a comma is about its noun, and not about a whole event."""
+    end = max(tree.subtree(node)) + 1
+    if tree.relation(end) not in ("punct", "cc") and tree.texts[end - 1] != ",":
+        return False  # it would go on
+    if tree.has(head, "conj") or tree.relation(head) == "conj":
+        return is_nominal_predicate(tree, head, clause)  # "Ann and Bo, who ..." may be of both
+    # "The fins, which help control the board, are"; "Aloha, which means love in Hawaiian"
+    meaning = tree.lows[node] in ("means", "meant") and "in" in map(tree.case, tree.of(node, "obl"))
+    of_event = _may_be_event(tree, node, pronoun) and node > clause and not meaning
+    return tree.lows[pronoun] != "that" and not (of_event and tree.relation(pronoun) == "nsubj")
+
+
+def _may_be_event(tree: Tree, node: int, pronoun: int) -> bool:
+    return tree.lows[pronoun] == "which" and tree.lows[node] in _WHOLE_EVENTS
+
+
+def _needs_no_clause(tree: Tree, node: int, head: int, clause: int, pronoun: int) -> bool:
+    """Whether a noun is clear without its relative clause, which no comma parts from it."""
+    nearest = nearest_noun(tree, node)
+    # "met a man who lived in Rome and studied law": who studied?
+    both = any(tree.is_predicate(n) for n in tree.conjuncts(node))
+    if nearest is None or both or not _ends_phrase(tree, node, head):
+        return False
+    if nearest == head:
+        return _is_named(tree, head, node, pronoun) or _is_object_that_is(tree, head, clause)
+    # "an approach to AI that": not of a noun with an article or of one behind "and"
+    other = nearest not in tree.subtree(head) or tree.has(nearest, "det")
+    other |= tree.relation(nearest) == "conj" or tree.has(head, "conj")
+    return not other and _is_object_that_is(tree, head, clause)
+
+
+def _ends_phrase(tree: Tree, node: int, head: int) -> bool:
+    """Whether nothing that belongs to a noun, or to no word before, follows its clause."""
+    end = max(tree.subtree(node)) + 1
+    later = [n for n in tree.subtree(head) if n >= end and tree.relation(n) != "punct"]
+    return not later and tree.relation(end) in ("punct", "cc")
+
+
+def _is_named(tree: Tree, noun: int, node: int, pronoun: int) -> bool:
+    """Whether a name needs no clause to say which is meant: "Ann Lee who", "the N2 road which"."""
+    if tree.lows[pronoun] not in ("who", "which") or tree.has(noun, "conj", "amod", "nummod"):
+        return False
+    if _may_be_event(tree, node, pronoun) or tree.relation(noun) == "conj":
+        return False
+    determiners = [tree.lows[n] for n in tree.of(noun, "det")]
+    if tree.tag(noun) == "NNP":
+        return not determiners
+    named = any(tree.tag(n) == "NNP" for n in tree.of(noun, "compound"))
+    return tree.tag(noun) == "NN" and named and determiners == ["the"]
+
+
+def _is_object_that_is(tree: Tree, noun: int, clause: int) -> bool:
+    """Whether a clause says that there is such a thing: "She wrote a book that won a prize".
+
+    Not of what is only wanted, and not in general statements: "Cooks need a knife that cuts".
+    """
+    above = tree.words[noun].head
+    if tree.relation(above) in ("obj", "obl") and tree.relation(noun) == "nmod":
+        above = tree.words[above].head
+    if above != clause or tree.relation(noun) not in ("obj", "obl", "obl:agent", "nmod"):
+        return False
+    subject = tree.subject(clause)
+    if subject is None or not _is_indefinite(tree, noun) or tree.has(noun, "conj"):
+        return False
+    modal = any(tree.tag(n) == "MD" for n in tree.auxiliaries(clause))
+    opaque = tree.lows[clause] in _WANTED or tree.tag(clause) not in ("VBD", "VBZ", "VBP", "VBN")
+    return not (modal or opaque or is_negated(tree, clause)) and _is_one(tree, subject)
+
+
+def _is_one(tree: Tree, subject: int) -> bool:
+    """Whether a subject names something in particular, as a general statement does not."""
+    opening = tree.lows[min(tree.subtree(subject))]
+    definite = opening in ("the", "this", "his", "her", "its", "their", "my", "our", "your")
+    return tree.tag(subject) in ("PRP", "NNP", "NNPS") or (definite and tree.tag(subject) == "NN")
 
 
 def relative_pronoun(tree: Tree, node: int) -> int | None:
@@ -386,6 +537,14 @@ def _adverbial_kind(tree: Tree, node: int, clause: int) -> Kind | None:
     marks = [tree.lows[n] for n in tree.of(node, "mark", "advmod") if tree.tag(n) in ("IN", "WRB")]
     if _is_having(tree, node, clause):
         return "having"
+    if _is_when(tree, node, clause):
+        return "when"
+    if tree.tag(node) == "VBN" and is_nominal_predicate(tree, clause, clause) and node > clause:
+        opens = min(n for n in tree.subtree(node) if tree.relation(n) != "punct")
+        own = opens == node or (tree.relation(opens) == "advmod" and tree.words[opens].head == node)
+        own &= not tree.has(node, "nsubj:pass", "aux:pass")
+        own &= TOGETHER.isdisjoint(tree.lows[n] for n in tree.children[node])
+        return "participle" if own and _is_participle(tree, node, clause, clause) else None
     if tree.tag(node) == "VBN":
         return "opening" if _is_opening(tree, node, clause, subject) else None
     if tree.tag(node) == "VBG":
@@ -395,6 +554,24 @@ def _adverbial_kind(tree: Tree, node: int, clause: int) -> Kind | None:
     if marks == ["because"]:
         return None if is_negated(tree, clause) else "reason"
     return "contrast" if marks[0] in CONTRASTS else None
+
+
+def time_before(tree: Tree, node: int) -> int | None:
+    """The time that stands right before a clause: 1986 in "in 1986, when she left"."""
+    index = min(tree.subtree(node)) - 1
+    while index >= 0 and tree.relation(index) in ("punct", "flat"):
+        index -= 1
+    dated = index >= 0 and tree.tag(index) == "CD" and tree.relation(index) == "obl"
+    return index if dated and len(tree.texts[index]) == 4 else None
+
+
+def _is_when(tree: Tree, node: int, clause: int) -> bool:
+    """Whether a clause tells more of a time: "... in 1986, when she left"."""
+    marks = [n for n in tree.of(node, "mark", "advmod") if tree.lows[n] == "when"]
+    finite = tree.subject(node) is not None and tree.finite(node) is not None
+    told = len(marks) == 1 and finite and _comma_before(tree, node) and node > clause
+    denied = is_negated(tree, clause) or is_negated(tree, node)
+    return told and tree.is_past(clause) and not denied and time_before(tree, node) is not None
 
 
 def _is_having(tree: Tree, node: int, clause: int) -> bool:

@@ -12,8 +12,9 @@ from claimflow.stages.claim_rules.non_claims import (
     is_imperative,
     is_plain_form,
 )
+from claimflow.stages.claim_rules.predicate_nominals import is_definite_group, may_be_plural, one_of
 from claimflow.stages.claim_rules.tags import CLOSED_CLASS, FINITE
-from claimflow.stages.claim_rules.tokens import MULTIPLICATION, capitalized
+from claimflow.stages.claim_rules.tokens import MULTIPLICATION, capitalized, text_of
 from claimflow.stages.text.sentences import Span, split_sentences
 
 _FENCE: Final = re.compile(r"^[ \t]*(?:(```)[^`\n]*$|(~~~))", re.MULTILINE)
@@ -296,8 +297,28 @@ def joined(stem: str, item: str) -> str | None:
     common = plain_form if needs_plain_form else _is_common(first.casefold())
     if (common and first[1:].islower()) or (common and len(first) == 1):
         item = item[0].lower() + item[1:]
+    if said := _one_of_several(stem, item.rstrip(" .;,")):
+        return said
     said = f"{stem} {item.rstrip(' .;,')}"
     return f"{capitalized(said)}."
+
+
+def _one_of_several(stem: str, item: str) -> str | None:
+    """ "Ann Lee is one of the founders" of "The founders are"; None for what is no name."""
+    *group, be = clause_of(stem)
+    if be.low not in ("are", "were") or not is_definite_group(tuple(group)):
+        return None
+    name, comma, told = item.partition(", ")
+    words = [word for word in _NAME_PART.findall(name) if word not in _SMALL_WORDS]
+    named = len(words) > 1 and all(word[0].isupper() for word in words)
+    if not named or (may_be_plural(words[-1]) and len(words) == len(_NAME_PART.findall(name))):
+        return None
+    verb = "is" if be.low == "are" else "was"
+    return f"{name}{f', {told},' if comma else ''} {verb} {text_of(one_of(tuple(group)))}."
+
+
+_NAME_PART: Final = re.compile(r"[^\W\d_][\w'’.]*(?![^(]*\))")
+_SMALL_WORDS: Final = frozenset("of the and in for to on at by de la le von van der".split())
 
 
 def _is_common(word: str) -> bool:

@@ -8,6 +8,7 @@ from claimflow.stages.claim_rules.lexicon import (
     FIXED_PAIRS,
     indefinite_article,
     is_person_noun,
+    singular,
 )
 from claimflow.stages.claim_rules.tokens import (
     Clause,
@@ -126,3 +127,97 @@ def _with_article(item: Clause, shared: Token) -> Clause:
         return item
     word = "the" if shared.low == "the" else indefinite_article(item[0].text)
     return (inserted_token(word, "determiner"), *item)
+
+
+_DEFINITE: Final = frozenset("the its his her their our my your these those".split())
+_PLURALS: Final = frozenset("people women men children".split())
+_UNIQUE: Final = frozenset("most least best worst first last only main top other".split())
+_NUMBERS: Final = frozenset("two three four five six seven eight nine ten many several".split())
+_LONGEST_NAME: Final = 10
+"""Tokens of a name in a list."""
+
+
+def listed_names(clause: Clause) -> list[Clause]:
+    """ "The albums are: A, B, and C": A is one of the albums, and so on.
+
+    Empty for another clause.
+    """
+    at = next((n for n, token in enumerate(clause) if token.low in ("are", "were")), 0)
+    group, names = clause[:at], clause[at + 2 :]
+    if not is_definite_group(group) or clause[at + 1 : at + 2] == () or clause[at + 1].text != ":":
+        return []
+    items: list[Clause] = [()]
+    for token in names:
+        if token.tag == "comma":
+            items.append(())
+        else:
+            items[-1] = (*items[-1], token)
+    last = items.pop()
+    if len(last) < 2 or last[0].low != "and":
+        return []
+    items.append(last[1:])
+    if len(items) < 3 or not all(_is_name(item) for item in items):
+        return []
+    be = inserted_token("is" if clause[at].low == "are" else "was", "be")
+    return [(*item, be, *one_of(group)) for item in items]
+
+
+def one_of(group: Clause) -> Clause:
+    """What each of a definite group is: "an album of Ann" for "Ann's albums".
+
+    "one of the largest towns" where the group has a superlative or the like.
+    """
+    first, *rest = without_positions(group)
+    opening = first._replace(text=first.low) if first.low in _DEFINITE else first
+    whole = (
+        *(inserted_token(text, "noun") for text in ("one", "of")),
+        opening._replace(spaced=True),
+        *rest,
+    )
+    at = next((n for n, token in enumerate(group) if token.tag == "preposition"), len(group))
+    kind = singular(group[at - 1].low) if at else None
+    unique = any(token.low in _UNIQUE or token.low.endswith("est") for token in group)
+    if kind is None or unique or group[at - 1].tag != "noun":
+        return whole
+    owner = next((n for n in range(at - 1) if group[n].low.endswith(("'s", "’s"))), None)
+    described = without_positions(group[(0 if owner is None else owner) + 1 : at - 1])
+    while described and (described[0].tag == "number" or described[0].low in _NUMBERS):
+        described = described[1:]
+    if owner is None and (first.low not in ("the", "these", "those") or not described):
+        return whole
+    noun = (*described, inserted_token(kind, "noun"))
+    article = inserted_token(indefinite_article(noun[0].text), "determiner")
+    behind = without_positions(group[at:])
+    if owner is not None:
+        name = [*without_positions(group[:owner]), group[owner]._replace(start=-1, end=-1)]
+        name[-1] = name[-1]._replace(text=name[-1].text[:-2])
+        name = [token for token in name if token.text]
+        if name[0].low in _DEFINITE:
+            name[0] = name[0]._replace(text=name[0].low)
+        name[0] = name[0]._replace(spaced=True)
+        behind = (inserted_token("of", "preposition"), *name, *behind)
+    return (article, *noun, *behind)
+
+
+def is_definite_group(group: Clause) -> bool:
+    """Whether words name a known group of several: "the albums", "Ann's albums"."""
+    if not group or any(token.tag in ("comma", "relative", "punctuation") for token in group):
+        return False
+    definite = group[0].low in _DEFINITE or any(token.low in ("'s", "’s") for token in group)
+    definite |= any(token.low.endswith(("'s", "’s", "s'")) for token in group[:-1])
+    several = any(token.low.endswith("s") or token.low in _PLURALS for token in group)
+    return definite and several
+
+
+def may_be_plural(word: str) -> bool:
+    """Whether a word ends as a plural does, so that "is" may not fit: "Blood Clots"."""
+    return word.endswith("s") and not word.endswith(("ss", "us", "is", "'s"))
+
+
+def _is_name(item: Clause) -> bool:
+    """Whether words begin with a capital and have no verb: "Songs of Faith and Devotion"."""
+    if not 0 < len(item) <= _LONGEST_NAME or not item[0].text.lstrip('"“«')[:1].isupper():
+        return False
+    apart = ("semicolon", "punctuation", "relative")
+    named = not may_be_plural(item[-1].text) or any(token.tag == "preposition" for token in item)
+    return named and all(token.tag not in apart or token.text == "&" for token in item)

@@ -126,5 +126,6 @@ def _shares_subject(tree: Tree, clause: int, member: int) -> bool:
         return True
     # A participle is one of a passive, by the auxiliary or copula of the first, or a past form.
     if tree.tag(member) == "VBG":
-        return any(tree.lows[n] in _BE for n in tree.of(clause, "aux", "aux:pass", "cop"))
+        be = any(tree.lows[n] in _BE for n in tree.of(clause, "aux", "aux:pass", "cop"))
+        return be or tree.tag(clause) == "VBG"
     return tree.tag(member) != "VB" or tree.has(clause, "aux")

@@ -2,8 +2,9 @@
 
 They are read off the dependency tree: clauses and predicates that "and" joins, appositions,
 relative clauses and participles that tell more of a noun, "Born in ...", examples, the members of
-lists, and several adjuncts of one verb. Nothing is read out of conditions, questions, attitudes
-and reported speech, and "or" is never split: neither side of it is claimed.
+lists, and several adjuncts of one verb. Nothing is read out of conditions, questions and
+attitudes; what is reported keeps who says it. "or" is split behind "can" alone: else neither side
+of it is claimed.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,6 +19,7 @@ from claimflow.stages.claim_rules.detached import (
     Detached,
     begins_with_that,
     detached_parts,
+    finite_form,
     has_number,
     is_condition,
     is_nominal_predicate,
@@ -26,10 +28,12 @@ from claimflow.stages.claim_rules.detached import (
     noun_phrase,
     place_noun,
     relative_pronoun,
+    time_before,
 )
 from claimflow.stages.claim_rules.lexicon import (
     ARTICLES,
     EVENT_PARTICIPLES,
+    indefinite_article,
     is_person_noun,
     possessive,
 )
@@ -78,6 +82,7 @@ _WITH_TWO_OBJECTS: Final = word_set(
 """Participles whose passive has an object: "was elected and named president"."""
 _BROUGHT_UP: Final = word_set("raised educated buried baptised baptized schooled")
 """Participles of "was born ... and", often taken for past forms."""
+_NOT_THE_ONLY: Final = word_set("more other last final such only further additional")
 _HOW_OFTEN: Final = word_set("usually often always typically generally normally mostly")
 _WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
 """Penn Treebank tags of words that others must follow."""
@@ -95,11 +100,12 @@ def split_sentence(text: str, words: Sequence[Word]) -> list[Pieces]:
     if not _is_statement(tree):
         return []
     splitter = _Splitter(tree)
-    splitter.add_clause(tree.root, range(len(words)))
+    if not splitter.add_one():
+        splitter.add_clause(tree.root, range(len(words)))
     found = {claim_text(pieces): pieces for pieces in splitter.claims if pieces}
     if not splitter.certain or not 1 < len(found) <= _MOST_CLAIMS:
         return []
-    if any(_breaks_off(tree, pieces) for pieces in found.values()) or _loses(tree, splitter.claims):
+    if any(_breaks_off(tree, pieces) for pieces in found.values()) or _loses(tree, splitter):
         return []
     return list(found.values())
 
@@ -127,7 +133,8 @@ def _is_statement(tree: Tree) -> bool:
     if any(_may_hang_deeper(tree, n) or _passes_a_verb(tree, n) for n in words):
         return False
     subjects = tree.of(tree.root, "nsubj", "nsubj:pass")
-    if any(not tree.texts[n][0].isalnum() for n in subjects):  # "C#" as two words
+    # "C#" as two words
+    if any(not tree.texts[n][0].isalnum() and tree.is_spaced(n) for n in subjects):
         return False
     return tree.subject(tree.root) is not None
 
@@ -194,6 +201,10 @@ def _breaks_off(tree: Tree, claim: Pieces) -> bool:
     return (last.tag in _WANTING or last.low == "including") and last.end != whole
 
 
+def _is_relative(tree: Tree, index: int) -> bool:
+    return tree.tag(index) in ("WP", "WDT", "WP$") or tree.lows[index] == "whose"
+
+
 def _cuts_word(tree: Tree, claim: Pieces) -> bool:
     """Whether a claim has a part of what a hyphen joins: the 18 of "the 2017-18 season"."""
     here = tree.here(claim)
@@ -205,9 +216,9 @@ def _cuts_word(tree: Tree, claim: Pieces) -> bool:
     )
 
 
-def _loses(tree: Tree, claims: Sequence[Pieces]) -> bool:
+def _loses(tree: Tree, splitter: "_Splitter") -> bool:
     """Whether a noun or a number is in no claim, as can be where a tree is wrong."""
-    told = frozenset().union(*map(tree.here, claims))
+    told = splitter.replaced.union(*map(tree.here, splitter.claims))
     return any(tree.tag(n) in (*NOUN_TAGS, "CD") for n in range(len(tree.words)) if n not in told)
 
 
@@ -230,7 +241,8 @@ def _is_active(tree: Tree, clause: int, predicate: int) -> bool:
 class _Splitter:
     """Collects the claims of one sentence.
 
-    `certain` is false where the tree cannot be right. `_gone` are the words of what was detached,
+    `certain` is false where the tree cannot be right. `replaced` are the words for which the claims
+    have others. `_gone` are the words of what was detached,
     `_other` those that have another form in the claim that is being made.
     """
 
@@ -238,8 +250,41 @@ class _Splitter:
         self.tree = tree
         self.claims: list[Pieces] = []
         self.certain = True
+        self.replaced: set[int] = set()
         self._gone: set[int] = set()
         self._other: dict[int, str] = {}
+
+    def add_one(self) -> bool:
+        """Add the claims of "One writer who lived in Rome is Ann Lee", if the sentence is such.
+
+        They are that Ann Lee is a writer, and that Ann Lee lived in Rome.
+        """
+        tree, name = self.tree, self.tree.root
+        kind = tree.subject(name)
+        own = tree.of(name, "nsubj", "cop", "punct", "flat", "compound")
+        if kind is None or tree.tag(name) != "NNP" or set(own) != set(tree.children[name]):
+            return False
+        counted = [tree.lows[n] for n in tree.of(kind, "nummod", "det")]
+        first = min(tree.subtree(kind))
+        if {tree.lows[n] for n in tree.of(kind, "amod")} & _NOT_THE_ONLY:
+            return False
+        if counted != ["one"] or tree.tag(kind) != "NN" or tree.lows[first] != "one":
+            return False
+        clauses = tree.of(kind, "acl:relcl")
+        pronouns = [relative_pronoun(tree, n) for n in clauses]
+        told = tree.tidied(n for n in tree.subtree(kind) - tree.subtrees(clauses) if n != first)
+        verbs = tree.of(name, "cop")
+        if len(clauses) > 1 or None in pronouns or not told or len(verbs) != 1:
+            return False
+        if any(tree.relation(n) not in ("nsubj", "nsubj:pass") for n in pronouns if n is not None):
+            return False
+        named = tree.pieces(tree.tidied(tree.subtree(name) - tree.subtrees([kind, *verbs])))
+        article = added(indefinite_article(tree.texts[told[0]]), "DT")
+        self.claims.append([*joined(named, tree.pieces(verbs)), article, *tree.pieces(told)])
+        self.replaced.add(first)
+        for clause, pronoun in zip(clauses, pronouns, strict=True):
+            self.add_clause(clause, tree.subtree(clause) - {pronoun or 0}, again(named))
+        return True
 
     def add_clause(
         self,
@@ -316,6 +361,23 @@ class _Splitter:
         match part.kind:
             case "clause":
                 self.add_clause(node, words - self._links(node))
+            case "appositive":
+                about, plural = self._about(part, clause, subject)
+                plural = tree.tag(node) == "NNS" or (plural and tree.tag(node) != "NN")
+                self._add_appositive(part, [*about, self._be(node, clause, plural=plural)])
+            case "participle":
+                about, plural = self._about(part, clause, subject)
+                self.add_clause(node, words, about, [self._be(node, clause, plural=plural)])
+            case "relative":
+                self._add_relative(part, clause, subject)
+            case _:
+                self._add_adverbial(part, clause, subject)
+
+    def _add_adverbial(self, part: Detached, clause: int, subject: Pieces) -> None:
+        """Add the claims of a clause or participle that hangs on the predicate of another one."""
+        tree, node = self.tree, part.node
+        words = tree.subtree(node)
+        match part.kind:
             case "contrast" | "reason":
                 marks = tree.of(node, "mark", "advmod")
                 dropped = {n for n in marks if tree.lows[n] in CONTRASTS | {"because"}}
@@ -328,6 +390,18 @@ class _Splitter:
                 self._other = {n: PAST_OF_GERUND[tree.lows[n]] for n in gerunds}
                 self.add_clause(node, words - set(tree.of(node, "mark")), subject)
                 self._other = {}
+            case "absolute":
+                own = tree.subject(node)
+                plural = own is not None and tree.is_plural_noun(own)
+                form = finite_form(tree.lows[node], past=tree.is_past(clause), plural=plural)
+                self._other = {node: form or tree.texts[node]}
+                self.add_clause(node, words - set(tree.of(node, "mark")))
+                self._other = {}
+            case "when":
+                marks = [n for n in tree.children[node] if tree.lows[n] == "when"]
+                year = time_before(tree, node) or node
+                then = [added("in", "IN"), *tree.pieces([year], again=True)]
+                self.claims.append(joined(tree.pieces(tree.tidied(words - set(marks))), then))
             case "having":
                 having = set(tree.of(node, "aux"))
                 past = [] if tree.lows[node].endswith("ed") else [added("had", "VBD")]
@@ -337,15 +411,8 @@ class _Splitter:
                 be = self._be(named, clause, plural=tree.is_plural(clause))
                 words = tree.subtree(named)
                 self.claims.append(joined([*subject, be], tree.pieces(tree.tidied(words))))
-            case "appositive" | "participle":
-                about, plural = self._about(part, clause, subject)
-                if part.kind == "participle":
-                    self.add_clause(node, words, about, [self._be(node, clause, plural=plural)])
-                else:
-                    be = self._be(node, clause, plural=plural or tree.tag(node) == "NNS")
-                    self._add_appositive(part, [*about, be])
-            case "relative":
-                self._add_relative(part, clause, subject)
+            case _:
+                pass
 
     def _links(self, node: int) -> set[int]:
         """The conjunctions and marks that a coordinated clause begins with."""
@@ -457,12 +524,20 @@ class _Splitter:
         words = tree.subtree(node) - (tree.subtree(own) if named and own is not None else set())
         low, relation = tree.lows[pronoun], tree.relation(pronoun)
         if relation == "obj":
-            clause = tree.tidied(words - {pronoun})
-            place = clause.index(node) + 1
-            while place < len(clause) and tree.relation(clause[place]) == "compound:prt":
-                place += 1
-            opening = joined(named, tree.pieces(clause[:place]))
-            self.claims.append([*joined(opening, about), *tree.pieces(clause[place:])])
+            verbs = [n for n in tree.conjuncts(node) if tree.is_verb(n)]
+            # "which he bought, and which he sold"
+            self.certain &= len(tree.of(node, "conj")) == len(verbs)
+            self.certain &= sum(_is_relative(tree, n) for n in words) == 1
+            subject = named or ([] if own is None else tree.pieces(sorted(tree.subtree(own))))
+            first = words - {pronoun} - tree.subtrees(verbs)
+            self._add_with_object(node, first, named, about)
+            for verb in verbs:
+                more = tree.subtrees(n for n in verbs if n > verb)
+                links = set(tree.of(verb, "cc", "punct"))
+                opening = [*again(subject), *self._shared_auxiliaries(node, verb, ())]
+                if tree.subject(verb) is not None:
+                    opening = []
+                self._add_with_object(verb, tree.subtree(verb) - more - links, opening, about)
         elif low in ("where", "when"):
             case = next((tree.lows[n] for n in tree.of(head, "case")), "at")
             there = [added(case if case in _KEPT_CASES else "in", "IN"), *again(about)]
@@ -472,3 +547,17 @@ class _Splitter:
             there = joined(tree.pieces(tree.of(pronoun, "case")), again(about))
             rest = tree.pieces(tree.tidied(words - tree.subtree(pronoun)))
             self.claims.append(trimmed(joined(joined(named, rest), there)))
+
+    def _add_with_object(
+        self, verb: int, words: Collection[int], opening: Pieces, about: Pieces
+    ) -> None:
+        """A clause with its object behind the verb, or behind the "in" of "starred in"."""
+        tree = self.tree
+        clause = tree.tidied(words)
+        place = clause.index(verb) + 1
+        while place < len(clause) and tree.relation(clause[place]) == "compound:prt":
+            place += 1
+        if tree.tag(clause[-1]) == "IN" and tree.words[clause[-1]].head == verb:
+            place = len(clause)
+        pieces = joined(joined(opening, tree.pieces(clause[:place])), again(about))
+        self.claims.append(joined(pieces, tree.pieces(clause[place:])))

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.lexicon import is_person_noun
@@ -266,8 +267,10 @@ def _mended(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:
     A noun behind "a Polish physicist and" is not coordinated with "Polish", nor a predicate behind
     "was seen in tests and is" with "tests". What stands in "Born in France, " hangs on "Born", a
     year in brackets on the noun before it, an example on the noun before "such as", what follows
-    a relative clause or "..., taking charge of Venice" without a comma on that clause, and
-    "historian" in "the Greek historian Ctesias" on the name.
+    a relative clause or "..., taking charge of Venice" without a comma on that clause,
+    "historian" in "the Greek historian Ctesias" on the name, and "activist" in "Ann Lee, the
+    president and activist, left" on "president", and the "and" of "and film producer" on
+    "producer". "..., giving concerts" is no second predicate.
     """
     mended = list(words)
 
@@ -286,8 +289,12 @@ def _mended(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word]:
         hang(index, clause)
     for index, (head, relation) in _names(words, lows).items():
         hang(index, head, relation)
-    for index, head in _coordinated(words).items():
+    for index, head in (_coordinated(words, lows) | _behind_appositions(words)).items():
         hang(index, head, "conj")
+    for index, head in (_links_of_compounds(words) | _pairs(words, lows)).items():
+        hang(index, head)
+    for index in _participles(words):
+        hang(index, words[index].head, "advcl")
     return mended
 
 
@@ -319,7 +326,7 @@ def _with_two_roles(words: Sequence[Word], lows: Sequence[str]) -> Sequence[Word
     return words
 
 
-def _coordinated(words: Sequence[Word]) -> dict[int, int]:
+def _coordinated(words: Sequence[Word], lows: Sequence[str]) -> dict[int, int]:
     """Where predicates and nouns behind "and" hang."""
     found = {}
     copulas = {word.head for word in words if word.relation == "cop"}
@@ -329,6 +336,10 @@ def _coordinated(words: Sequence[Word]) -> dict[int, int]:
     agents = {index: word.head for index, word in enumerate(words) if word.relation == "obl:agent"}
     verbs = {index for index, word in enumerate(words) if word.tag.startswith("VB")}
     passives = {word.head for word in words if word.relation == "aux:pass"}
+    subjects = {word.head for word in words if word.relation in _SUBJECTS}
+    cases = {
+        word.head: low for word, low in zip(words, lows, strict=True) if word.relation == "case"
+    }
     for index, word in enumerate(words):
         above = word.head
         # "was written by Ann Lee, produced by Bo Lind and shown in Rome"
@@ -339,9 +350,26 @@ def _coordinated(words: Sequence[Word]) -> dict[int, int]:
         listed = word.relation == "advcl" and above in passives and words[index - 1].tag == ","
         if listed and word.tag == "VBN" and _goes_on(words, above, index):
             found[index] = above
+        # "to make bags, to sell them, and to repair them"
+        purpose = word.relation == "advcl" and [one.tag for one in words[index - 2 : index]] == [
+            ",",
+            "TO",
+        ]
+        if purpose and word.tag == words[above].tag == "VB" and _goes_on(words, above, index):
+            found[index] = above
         if word.relation != "conj" or above < 0:
             continue
-        if word.tag in NOUN_TAGS and words[above].relation in ("amod", "flat"):
+        # "is found on Mars, but not on Venus"
+        same = [
+            n
+            for n in range(above + 1, index)
+            if words[n].head == above
+            and words[n].relation == "obl"
+            and cases.get(n) == cases.get(index)
+        ]
+        if same and above in verbs and index in cases and index not in subjects:
+            found[index] = same[0]
+        elif word.tag in NOUN_TAGS and words[above].relation in ("amod", "flat"):
             found[index] = words[above].head
         elif index in copulas and above not in copulas:
             found[index] = _above(words, above, copulas | verbs)
@@ -350,10 +378,67 @@ def _coordinated(words: Sequence[Word]) -> dict[int, int]:
     return {index: head for index, head in found.items() if 0 <= head < index}
 
 
+def _behind_appositions(words: Sequence[Word]) -> dict[int, int]:
+    """Where bare nouns behind an apposition hang: "Ann Lee, the president and activist, left"."""
+    appositions = {word.head: index for index, word in enumerate(words) if word.relation == "appos"}
+    described = {word.head for word in words if word.relation in ("det", "nmod:poss", "case")}
+    return {
+        index: appositions[word.head]
+        for index, word in enumerate(words[:-1])
+        if (word.relation, word.tag, words[index + 1].tag) == ("conj", "NN", ",")
+        and word.head < appositions.get(word.head, -1) < index
+        and words[appositions[word.head]].tag == "NN"
+        and index not in described
+    }
+
+
+def _links_of_compounds(words: Sequence[Word]) -> dict[int, int]:
+    """Where the "and" of "an actor and film producer" hangs: on "producer"."""
+    found = {}
+    for index, word in enumerate(words):
+        within = word.relation == "cc" and words[word.head].relation in ("compound", "amod")
+        noun = words[word.head].head
+        if within and index < word.head and noun >= 0 and words[noun].relation == "conj":
+            found[index] = noun
+    return found
+
+
+def _pairs(words: Sequence[Word], lows: Sequence[str]) -> dict[int, int]:
+    """Where the second of a pair in a list hangs: "art, law and order, and trade"."""
+    found = {}
+    links = {word.head: n for n, word in enumerate(words) if word.relation == "cc"}
+    members: dict[int, list[int]] = {}
+    for index, word in enumerate(words):
+        if word.relation == "conj":
+            members.setdefault(word.head, []).append(index)
+    for others in members.values():
+        last = links.get(others[-1], 0)
+        if not last or words[last - 1].tag != "," or lows[last] != "and":
+            continue
+        for before, index in pairwise(others[:-1]):
+            link = links.get(index)
+            if link is not None and lows[link] == "and" and words[link - 1].tag != ",":
+                found[index] = before
+    return found
+
+
+def _participles(words: Sequence[Word]) -> list[int]:
+    """Participles behind a comma that are taken for a further predicate: "..., giving concerts"."""
+    linked = {word.head for word in words if word.relation in ("cc", "aux", "nsubj")}
+    linked |= {word.head for word in words if word.relation == "aux" and word.tag != "MD"}
+    return [
+        index
+        for index, word in enumerate(words)
+        if (word.relation, word.tag, words[index - 1].tag) == ("conj", "VBG", ",")
+        and words[word.head].tag in FINITE_TAGS
+        and index not in linked
+    ]
+
+
 def _goes_on(words: Sequence[Word], verb: int, index: int) -> bool:
-    """Whether a list of participles goes on behind `index`: ", and completed"."""
+    """Whether a list of verbs of one form goes on behind `index`: ", and completed"."""
     return any(
-        word.relation == "conj" and word.head == verb and word.tag == "VBN"
+        word.relation == "conj" and word.head == verb and word.tag == words[index].tag
         for word in words[index + 1 :]
     )
 

@@ -658,6 +658,202 @@ SPLIT = [
         'The band wrote "Love and War" and released it in 1990.',
         ['The band wrote "Love and War".', "The band released it in 1990."],
     ),
+    (
+        "Firms advertise to create trust and loyalty, to influence clients, to provide information "
+        "about products, to maintain or increase market share, and to create fame.",
+        [
+            "Firms advertise to create trust.",
+            "Firms advertise to create loyalty.",
+            "Firms advertise to influence clients.",
+            "Firms advertise to provide information about products.",
+            "Firms advertise to maintain or increase market share.",
+            "Firms advertise to create fame.",
+        ],
+    ),
+    (
+        "Meals can be paid in cash or by card.",
+        [
+            "Meals can be paid in cash.",
+            "Meals can be paid by card.",
+        ],
+    ),
+    (
+        "Water can be found on Earth, Venus and Mars, but not on the Sun.",
+        [
+            "Water can be found on Earth.",
+            "Water can be found on Venus.",
+            "Water can be found on Mars.",
+            "Water cannot be found on the Sun.",
+        ],
+    ),
+    (
+        "Mars and Venus are both planets with a crust.",
+        [
+            "Mars is a planet with a crust.",
+            "Venus is a planet with a crust.",
+        ],
+    ),
+    (
+        "Cats and dogs are popular pets.",
+        [
+            "Cats are popular pets.",
+            "Dogs are popular pets.",
+        ],
+    ),
+    (
+        "A star's size and age are all determined by its mass.",
+        [
+            "A star's size is determined by its mass.",
+            "A star's age is determined by its mass.",
+        ],
+    ),
+    (
+        "Ann Lee proposes a new approach to farming that protects the soil.",
+        [
+            "Ann Lee proposes a new approach to farming.",
+            "The new approach to farming protects the soil.",
+        ],
+    ),
+    (
+        "The town lies on the N2 road which connects it to Rome.",
+        [
+            "The town lies on the N2 road.",
+            "The N2 road connects it to Rome.",
+        ],
+    ),
+    (
+        "The company is headed by Ann Lee who is an engineer.",
+        [
+            "The company is headed by Ann Lee.",
+            "Ann Lee is an engineer.",
+        ],
+    ),
+    (
+        "The film was a success, with sales reaching two million in 2010.",
+        [
+            "The film was a success.",
+            "Sales reached two million in 2010.",
+        ],
+    ),
+    (
+        "Lee directed a film, which she also wrote and starred in.",
+        [
+            "Lee directed a film.",
+            "Lee also wrote the film.",
+            "Lee starred in the film.",
+        ],
+    ),
+    (
+        "One writer who has lived in Rome is Ann Lee.",
+        [
+            "Ann Lee is a writer.",
+            "Ann Lee has lived in Rome.",
+        ],
+    ),
+    (
+        "Lee moved to Rome in 1986, when she won a prize.",
+        [
+            "Lee moved to Rome.",
+            "Lee moved in 1986.",
+            "She won a prize in 1986.",
+        ],
+    ),
+    (
+        "She taught art, law and order, and trade.",
+        [
+            "She taught art.",
+            "She taught law and order.",
+            "She taught trade.",
+        ],
+    ),
+    (
+        "The song was written by Ann B. Lee and Joe Young.",
+        [
+            "The song was written by Ann B. Lee.",
+            "The song was written by Joe Young.",
+        ],
+    ),
+    (
+        "It sells bags, shoes, and more.",
+        [
+            "It sells bags.",
+            "It sells shoes.",
+        ],
+    ),
+    (
+        "Lee served as the chair for the city council in 1990.",
+        [
+            "Lee served as the chair for the city council.",
+            "Lee served in 1990.",
+        ],
+    ),
+    (
+        "The band toured in 1990, with Ann on drums.",
+        [
+            "The band toured in 1990.",
+            "The band toured with Ann on drums.",
+        ],
+    ),
+    (
+        "The report says that the city has parks and museums.",
+        [
+            "The report says that the city has parks.",
+            "The report says that the city has museums.",
+        ],
+    ),
+    (
+        "He toured Europe, performing concerts and giving lessons.",
+        [
+            "He toured Europe.",
+            "He performed concerts.",
+            "He gave lessons.",
+        ],
+    ),
+    (
+        "The city farthest from the sea is Coventry, located in England.",
+        [
+            "The city farthest from the sea is Coventry.",
+            "Coventry is located in England.",
+        ],
+    ),
+    (
+        "The fins, which help control the board, are made of plastic.",
+        [
+            "The fins are made of plastic.",
+            "The fins help control the board.",
+        ],
+    ),
+    (
+        "Lee holds a bachelor's degree in law from Yale and a doctorate in art from Rome.",
+        [
+            "Lee holds a bachelor's degree in law from Yale.",
+            "Lee holds a doctorate in art from Rome.",
+        ],
+    ),
+    (
+        "Lee's albums are: Spell & Call, Violator, and Songs of Faith.",
+        [
+            "Spell & Call is an album of Lee.",
+            "Violator is an album of Lee.",
+            "Songs of Faith is an album of Lee.",
+        ],
+    ),
+    (
+        "The three largest towns were: Rome, Bari, and Pisa.",
+        [
+            "Rome was one of the three largest towns.",
+            "Bari was one of the three largest towns.",
+            "Pisa was one of the three largest towns.",
+        ],
+    ),
+    (
+        "The bands were: Ala, Bora, and Cora.",
+        [
+            "Ala was one of the bands.",
+            "Bora was one of the bands.",
+            "Cora was one of the bands.",
+        ],
+    ),
 ]
 
 
@@ -850,6 +1046,17 @@ WHOLE = [
     "It was a black and white film.",
     "No one knows who built the tower and painted the walls.",
     "Anna met a man who had lived in Rome and studied law.",
+    "The wine can be red or white.",
+    "A tour can take two or three hours.",
+    "Ann and Bo are friends.",
+    "Ann and Bo are members of the same band.",
+    "Tea and coffee are the most popular drinks.",
+    "Some dogs and cats are both black.",
+    "Cooks need a knife that cuts.",
+    "They want to build a bridge that connects both towns.",
+    "The report did not say that the city has parks and museums.",
+    "One more writer is Ann Lee.",
+    "The colours are: red, green, and blue.",
     "The price rose from 1,200.50 to 1,300.75 dollars.",
 ]
 

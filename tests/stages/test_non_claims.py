@@ -284,7 +284,7 @@ def test_rows_without_a_header_are_their_cells() -> None:
         ),
         (
             "The judges are:\n- **Ann Lee** - appointed in 1981\n- Bo Ek: he is new",
-            ["The judges are Ann Lee, appointed in 1981.", "Bo Ek: he is new"],
+            ["Ann Lee, appointed in 1981, is one of the judges.", "Bo Ek: he is new"],
         ),
         ("The benefits are:\n- It is fast.\n- Speed: it is fast", ["It is fast.", None]),
         ("Symptoms include: • fever • cough", ["Symptoms include fever.", None]),
