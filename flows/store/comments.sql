@@ -326,10 +326,11 @@ COMMENT ON COLUMN audit.artifact_parts."shard" IS 'as in audit.artifact_segments
 COMMENT ON COLUMN audit.artifact_parts."part" IS 'its list of segments';
 COMMENT ON COLUMN audit.artifact_parts."digest" IS 'hash of that list, which is stored once';
 
-COMMENT ON TABLE audit.parts IS 'One row is a segment in a list of segments';
+COMMENT ON TABLE audit.parts IS 'One row is a range of segments in a list of segments';
 COMMENT ON COLUMN audit.parts."part" IS 'the list';
-COMMENT ON COLUMN audit.parts."place" IS 'the place of the segment, from 0';
-COMMENT ON COLUMN audit.parts."segment" IS 'the segment, of the kind that audit.artifact_parts names';
+COMMENT ON COLUMN audit.parts."place" IS 'the place of the first segment, from 0';
+COMMENT ON COLUMN audit.parts."segment" IS 'the first segment, of the kind that audit.artifact_parts names';
+COMMENT ON COLUMN audit.parts."length" IS 'how many segments, whose numbers and places follow each other';
 
 COMMENT ON TABLE audit.batches IS 'One row is a batch of calls at half the price, which a provider answers within a day';
 COMMENT ON COLUMN audit.batches."batch_id" IS 'a batch; the provider stores this id with it';

@@ -329,7 +329,7 @@ def _list_faults(connection: duckdb.DuckDBPyConnection, artifact: Artifact) -> I
     """What is wrong with the lists of segments of the parts of a table."""
     lists = connection.execute(
         "SELECT shard, any_value(digest), list(segment ORDER BY place) "
-        "FROM audit.artifact_parts JOIN audit.parts USING (part) "
+        "FROM audit.artifact_parts JOIN audit.artifact_segments USING (artifact_id, shard) "
         "WHERE artifact_id = $id GROUP BY shard ORDER BY shard",
         {"id": artifact.artifact_id},
     ).fetchall()

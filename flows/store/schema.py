@@ -57,6 +57,7 @@ ADDED: Final[dict[int, dict[str, tuple[str, ...]]]] = {
     12: {},
     13: {},
     14: {},
+    15: {},
 }
 """The columns that each schema version added to tables of rows; older rows hold NULL in them.
 Versions follow each other without a gap. A new table or view needs no entry of its own, only a
@@ -103,6 +104,37 @@ ALTER TABLE audit.batch_calls ADD COLUMN IF NOT EXISTS reserved DECIMAL(18, 9);
 """
 """What schema version 14 added to `audit.batch_calls`."""
 
+_CHANGES: Final[dict[int, str]] = {
+    4: _ADDED_TO_ARTIFACTS,
+    6: _ADDED_TO_RUNS,
+    7: _ADDED_PLUGIN,
+    12: _ADDED_TO_TAGS_AND_LABELS,
+    14: _ADDED_TO_BATCH_CALLS,
+}
+"""SQL for what schema versions added to tables of `audit`."""
+
+_SEGMENTS: Final = """
+CREATE OR REPLACE VIEW audit.artifact_segments AS
+SELECT artifact_id, kind, shard, place + further AS place, segment + further AS segment
+FROM (SELECT artifact_id, kind, shard, place, segment, unnest(range(length)) AS further
+      FROM audit.artifact_parts JOIN audit.parts USING (part))
+"""
+"""The segments of the tables one by one. store.sql, which older stores are given, too, lacks this
+view: they have lists of segments in another form."""
+
+_IN_RANGES: Final = """
+INSERT INTO audit.parts
+SELECT part, min(place), min(segment), count(*)
+FROM (
+  SELECT *, sum(CASE WHEN place - before = 1 AND segment - smaller = 1 THEN 0 ELSE 1 END)
+              OVER (PARTITION BY part ORDER BY place) AS run
+  FROM (SELECT *, lag(place) OVER list AS before, lag(segment) OVER list AS smaller
+        FROM audit.parts_before WINDOW list AS (PARTITION BY part ORDER BY place))
+)
+GROUP BY part, run ORDER BY part, min(place)
+"""
+"""What schema version 15 changed: a list of segments is stored as ranges of them."""
+
 SCHEMA_VERSION: Final = max(ADDED)
 
 
@@ -119,6 +151,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, path: Path, at: datetime) -> 
         _refuse_newer(path, found)
     connection.execute(_sql("store.sql"))
     if found is None:
+        connection.execute(_SEGMENTS)
         connection.execute(
             "INSERT INTO audit.store VALUES ($version, $by, $at)",
             {"version": SCHEMA_VERSION, "by": __version__, "at": at},
@@ -199,23 +232,26 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, found: int) -> N
                     f"ALTER TABLE stored.{table} ADD COLUMN IF NOT EXISTS "
                     f'"{name}" {_sql_type(kinds[table], name)}'
                 )
-    if found < 4:
-        connection.execute(_ADDED_TO_ARTIFACTS)
-    if found < 6:
-        connection.execute(_ADDED_TO_RUNS)
-    if found < 7:
-        connection.execute(_ADDED_PLUGIN)
+    for version, change in _CHANGES.items():
+        if found < version:
+            connection.execute(change)
+    if found < 15:
+        _refuse_what_is_in_use(connection, path, rows=found < 11)
+        if "length" not in connection.table("audit.parts").columns:
+            connection.execute("ALTER TABLE audit.parts RENAME TO parts_before")
+            connection.execute(_sql("store.sql"))
+            connection.execute(_IN_RANGES)
+            connection.execute("DROP TABLE audit.parts_before")
+        connection.execute(_SEGMENTS)
     if found < 11:
-        _write_anew(connection, path)
-    if found < 12:
-        connection.execute(_ADDED_TO_TAGS_AND_LABELS)
-    if found < 14:
-        connection.execute(_ADDED_TO_BATCH_CALLS)
+        _write_anew(connection)
     connection.execute("UPDATE audit.store SET schema_version = $new", {"new": SCHEMA_VERSION})
 
 
-def _write_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """What schema version 11 changed: rows are stored as segments, and the ledger is compressed.
+def _refuse_what_is_in_use(
+    connection: duckdb.DuckDBPyConnection, path: Path, *, rows: bool
+) -> None:
+    """Refuse a migration that writes `audit.parts` anew, or with `rows` those of all rows.
 
     Raises `StoreBusyError` while a run is in progress, which may be one of an older claimflow, and
     `InputError` where a table that is written anew has an index: claimflow makes none.
@@ -226,9 +262,9 @@ def _write_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     refuse_in_progress(connection, path, ", and the store has an older schema version")
     indexes = connection.execute(
         "SELECT schema_name || '.' || index_name, schema_name || '.' || table_name "
-        "FROM duckdb_indexes() WHERE schema_name = 'stored' "
+        "FROM duckdb_indexes() WHERE (schema_name = 'stored' AND $rows) "
         "OR (schema_name = 'audit' AND list_contains($anew, table_name)) ORDER BY ALL",
-        {"anew": list(_WRITTEN_ANEW)},
+        {"rows": rows, "anew": ["parts", *(_WRITTEN_ANEW if rows else ())]},
     ).fetchall()
     if indexes:
         hint = "drop it, and make it again after the migration"
@@ -236,6 +272,10 @@ def _write_anew(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             Fault(str(path), f"has the index {index} on {table}, which is written anew", hint)
             for index, table in indexes
         )
+
+
+def _write_anew(connection: duckdb.DuckDBPyConnection) -> None:
+    """What schema version 11 changed: rows are stored as segments, and the ledger is compressed."""
     for row in row_kinds():
         if "artifact_id" in _columns(connection, row):
             _cut_into_segments(connection, row)

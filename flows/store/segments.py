@@ -1,7 +1,7 @@
 """Segments: the rows of one sample in one table, stored once however many artifacts have them.
 
 `stored.claims` and so on hold the rows, each with the number of its segment. A part of an artifact
-is a list of segments in `audit.parts`, which other artifacts with the same list have as well:
+is a list of segments in `audit.parts`, in ranges, which other artifacts with the same list have:
 `audit.artifact_parts` names the parts of each. `audit.segments` has the digest of each segment, by
 which the rows of an unchanged sample are found again.
 """
@@ -308,11 +308,30 @@ def _write_lists(
     is_new = pl.col("part").is_null()
     lists = lists.with_columns(pl.coalesce("part", newest + is_new.cum_sum()), new=is_new)
     new = numbered.join(lists.filter("new"), on="shard", how="inner", maintain_order="left")
-    insert(connection, "audit.parts", new.select("part", "segment", place=_PLACE))
+    insert(connection, "audit.parts", _ranges(new.select("part", "segment", place=_PLACE)))
     insert(
         connection,
         "audit.artifact_parts",
         lists.select("shard", "part", "digest"),
         artifact_id=artifact_id,
         kind=row.table,
+    )
+
+
+def _ranges(lists: pl.DataFrame) -> pl.DataFrame:
+    """The rows of `audit.parts` for lists of segments with their places, one part after another.
+
+    Most samples of a night are as the night before, so that their segments follow each other.
+    """
+    goes_on = (
+        (pl.col("part").diff() == 0)
+        & (pl.col("place").diff() == 1)
+        & (pl.col("segment").diff() == 1)
+    )
+    return (
+        lists.group_by(
+            (~goes_on.fill_null(value=False)).cum_sum().alias("range"), maintain_order=True
+        )
+        .agg(pl.col("part", "place", "segment").first(), length=pl.len().cast(pl.Int64))
+        .drop("range")
     )

@@ -65,11 +65,13 @@ CREATE TABLE IF NOT EXISTS audit.segments (
   digest  UUID                   -- hash of all columns of its rows; NULL where it has none
 );
 
--- The parts of artifacts: each a list of segments, which artifacts of several kinds may have.
+-- The parts of artifacts: each a list of segments, which artifacts of several kinds may have. A row
+-- is a range of segments whose numbers, and whose places in the part, follow each other.
 CREATE TABLE IF NOT EXISTS audit.parts (
   part    BIGINT NOT NULL,
-  place   BIGINT NOT NULL,       -- from 0
-  segment BIGINT NOT NULL
+  place   BIGINT NOT NULL,       -- of the first segment of the range, from 0
+  segment BIGINT NOT NULL,       -- the number of the first one
+  length  BIGINT NOT NULL        -- how many segments
 );
 
 CREATE TABLE IF NOT EXISTS audit.artifact_parts (
@@ -79,10 +81,6 @@ CREATE TABLE IF NOT EXISTS audit.artifact_parts (
   part        BIGINT NOT NULL,
   digest      UUID NOT NULL      -- hash of the list of segments
 );
-
-CREATE VIEW IF NOT EXISTS audit.artifact_segments AS
-SELECT artifact_id, kind, shard, place, segment
-FROM audit.artifact_parts JOIN audit.parts USING (part);
 
 CREATE TABLE IF NOT EXISTS audit.run_steps (
   run_id      VARCHAR NOT NULL,

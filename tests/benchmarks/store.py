@@ -103,7 +103,7 @@ _LARGE: Final = (
     """,
     "INSERT INTO audit.segments SELECT kind, i, uuid() FROM range($samples) t(i), "
     "(VALUES ('samples'), ('claims'), ('verdicts')) kinds(kind)",
-    "INSERT INTO audit.parts SELECT i // 2 // $part * 2 + i % 2, i // 2 % $part, i "
+    "INSERT INTO audit.parts SELECT i // 2 // $part * 2 + i % 2, i // 2 % $part, i, 1 "
     "FROM range($samples) t(i)",
 )
 """The rows of two runs, by the number of the segment. Texts do not compress."""

@@ -63,7 +63,13 @@ def test_rows_that_were_changed_are_found(store: Store) -> None:
 
 def test_samples_in_another_order_are_found(store: Store) -> None:
     with duckdb.connect(store.path) as connection:
-        connection.execute("UPDATE audit.parts SET place = -place")
+        connection.execute(
+            "CREATE TABLE turned AS SELECT part, -place - further, segment + further, 1 "
+            "FROM (SELECT *, unnest(range(length)) AS further FROM audit.parts)"
+        )
+        connection.execute("DELETE FROM audit.parts")
+        connection.execute("INSERT INTO audit.parts FROM turned")
+        connection.execute("DROP TABLE turned")
     places = {fault.place for fault in check_store(store).faults}
     with store.reading() as connection:
         every = connection.execute("SELECT artifact_id::VARCHAR FROM audit.artifacts").fetchall()

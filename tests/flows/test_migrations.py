@@ -40,6 +40,7 @@ DATA = Path(__file__).parents[1] / "data"
 FIRST = DATA / "first_release/small.duckdb.gz"
 SIXTH = DATA / "schema_6/small.duckdb.gz"
 TENTH = DATA / "schema_10/small.duckdb.gz"
+FOURTEENTH = DATA / "schema_14/small.duckdb.gz"
 
 COLUMNS = """
 SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default
@@ -63,6 +64,14 @@ def tenth(tmp_path: Path) -> Store:
     """A copy of a store of version 10, with two runs of which the second has another sample."""
     path = tmp_path / "small.duckdb"
     path.write_bytes(gzip.decompress(TENTH.read_bytes()))
+    return Store(path)
+
+
+@pytest.fixture
+def fourteenth(tmp_path: Path) -> Store:
+    """A copy of a store of version 14, with two runs of which the second has another sample."""
+    path = tmp_path / "small.duckdb"
+    path.write_bytes(gzip.decompress(FOURTEENTH.read_bytes()))
     return Store(path)
 
 
@@ -113,6 +122,43 @@ def test_calls_in_batches_of_version_13_have_no_step_and_no_cost(tmp_path: Path)
     # Another object: this one knows that the store was new.
     migrate(Store(store.path))
     assert ask(store, "SELECT step, reserved FROM audit.batch_calls") == [(None, None)]
+
+
+def test_lists_of_segments_of_version_14_become_ranges(fourteenth: Store) -> None:
+    segments = "SELECT * FROM audit.artifact_segments ORDER BY ALL"
+    before, lists = rows_of_views(fourteenth), ask(fourteenth, segments)
+    assert ask(fourteenth, "SELECT count(*) FROM audit.parts") == [(16,)]
+    migrate(fourteenth)
+    assert rows_of_views(fourteenth) == before
+    assert ask(fourteenth, segments) == lists
+    # The second sample of the second run is another one.
+    ranges = ask(fourteenth, "SELECT place, segment, length FROM audit.parts ORDER BY part, place")
+    assert ranges[:7] == [
+        (0, 1, 3),
+        (0, 4, 3),
+        (0, 7, 3),
+        (0, 10, 1),
+        (0, 1, 1),
+        (1, 11, 1),
+        (2, 3, 1),
+    ]
+    assert len(ranges) == 10
+    assert check_store(fourteenth).faults == []
+
+
+def test_a_migration_to_ranges_that_is_killed_leaves_the_store_whole(fourteenth: Store) -> None:
+    before = rows_of_views(fourteenth)
+    command = [sys.executable, "-m", "claimflow", "migrate", "--store", str(fourteenth.path)]
+    for seconds in (0.3, 0.6, 0.9):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            process.kill()
+        [(version,)] = ask(fourteenth, "SELECT schema_version FROM audit.store")
+        assert version in (14, SCHEMA_VERSION)
+        assert rows_of_views(fourteenth) == before
+    migrate(fourteenth)
+    assert rows_of_views(fourteenth) == before
 
 
 def test_old_rows_are_unchanged_and_hold_null_in_new_columns(first: Store) -> None:
@@ -412,7 +458,7 @@ def test_the_command_migrate(first: Store, capsys: pytest.CaptureFixture[str]) -
 def test_a_migration_that_fails_leaves_the_store_unchanged(
     first: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("claimflow.flows.store.schema._ADDED_TO_ARTIFACTS", "DROP TABLE unknown")
+    monkeypatch.setattr("claimflow.flows.store.schema._SEGMENTS", "DROP TABLE unknown")
     with pytest.raises(duckdb.CatalogException), first.writing():
         pass
     monkeypatch.undo()

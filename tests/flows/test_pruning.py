@@ -229,7 +229,7 @@ def test_calls_that_gave_a_vote_of_a_kept_row_stay(store: Store) -> None:
         f"(1, uuid(), '{ids['row']}', '[{{\"call_id\": \"{ids['vote']}\"}}]')",
     )
     execute(store, f"INSERT INTO audit.artifact_parts VALUES ({made}, 'verdicts', 0, 1, uuid())")
-    execute(store, "INSERT INTO audit.parts VALUES (1, 0, 1)")
+    execute(store, "INSERT INTO audit.parts VALUES (1, 0, 1, 1)")
     prune(store, Retention(runs=1))
     left = execute(store, "SELECT call_id::VARCHAR, prompt FROM audit.calls ORDER BY 1")
     assert left == [(ids["row"], "words"), (ids["vote"], "words")]
@@ -356,7 +356,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store,
         "INSERT INTO audit.segments SELECT 'claims', i, uuid() FROM range(300_000) t(i)",
     )
-    execute(store, "INSERT INTO audit.parts SELECT i % 2, i // 2, i FROM range(300_000) t(i)")
+    execute(store, "INSERT INTO audit.parts SELECT i % 2, i // 2, i, 1 FROM range(300_000) t(i)")
     execute(
         store,
         "INSERT INTO audit.artifact_parts SELECT lpad(i::VARCHAR, 32, '0')::UUID, 'claims', 0, i, "
