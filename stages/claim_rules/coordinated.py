@@ -1,14 +1,12 @@
-"""One statement for each member of a coordination, each example and each adjunct."""
+"""One statement for each member of a coordination."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from claimflow.stages.claim_rules.adjectives import modified, modified_noun
-from claimflow.stages.claim_rules.adjuncts import adjuncts, places_of_predicate
 from claimflow.stages.claim_rules.detached import (
-    NAMING,
     are_joined,
     is_alternative,
     is_negated,
@@ -22,7 +20,6 @@ from claimflow.stages.claim_rules.lexicon import (
     TOGETHER,
     indefinite_article,
     is_person_noun,
-    singular,
 )
 from claimflow.stages.claim_rules.trees import (
     NAME_TAGS,
@@ -38,19 +35,7 @@ from claimflow.stages.claim_rules.trees import (
 )
 from claimflow.stages.text.word_lists import word_set
 
-_RECIPROCAL: Final = word_set(
-    """met meet married marry divorced differ differed similar different equal separated merged
-    joined combined agree agreed compared mixed separate separates distinguish distinguishes
-    convert converts converted turn turns turned exchange exchanges exchanged alternate
-    alternates balance balances balanced compare compares combine combines mix mixes match
-    matches consist consists consisted consisting compose composed comprise comprises comprised"""
-)
-_SEVERAL: Final = word_set("number variety range series string lot list host")
-"""In "a number of towns, including Rome" it is the towns of which Rome is an example."""
-_QUANTITIES: Final = word_set("various several numerous many other certain different")
-_SHARES: Final = word_set(
-    """half most majority third thirds quarter quarters percent rest proportion share part"""
-)
+QUANTITIES: Final = word_set("various several numerous many other certain different")
 _UNITS: Final = word_set(
     """kg kilogram kilograms g gram grams m metre metres meter meters km kilometre kilometres
     kilometer kilometers cm mm feet foot inch inches mile miles pound pounds ounce ounces dollar
@@ -77,291 +62,14 @@ _LIMITS: Final = word_set("only just solely mostly mainly primarily exclusively 
 """Adverbs that hold for all members behind them together, or for none."""
 
 
-def statements(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
-    """The statements of one predicate with its subject: for each example, member and adjunct."""
-    if is_negated(tree, predicate) or tree.lows[predicate] in NAMING:
-        return [pieces]
-    subject = tree.subject(predicate)
-    if subject is not None and (names_nothing(tree, subject) or _is_share(tree, subject)):
-        return [pieces]
-    if _is_reciprocal(tree, predicate):
-        return adjuncts(tree, predicate, pieces)
-    kept, denied = _contrasted(tree, predicate, _without_more(tree, pieces))
-    claimed = [
-        statement
-        for one in _each_subject(tree, predicate, kept)
-        for example in _examples(tree, predicate, one)
-        for member in _members(tree, predicate, example)
-        for place in places_of_predicate(tree, predicate, member)
-        for statement in adjuncts(tree, predicate, place)
-    ]
-    return [*claimed, *denied]
+class Coordination(NamedTuple):
+    """The words that "and" joins: the first one, and the others in the order of the text."""
 
-
-def _without_more(tree: Tree, pieces: Pieces) -> Pieces:
-    """ "A and B" of "A, B, and more", which says nothing of what there is more."""
-    for index in tree.here(pieces):
-        links = tree.of(index, "cc", "punct")
-        if (tree.lows[index], tree.relation(index)) != ("more", "conj"):
-            continue
-        if len(tree.conjuncts(tree.words[index].head)) > 1 and tree.children[index] == links:
-            more = set(tree.places(pieces, frozenset({index, *links})))
-            return trimmed(piece for place, piece in enumerate(pieces) if place not in more)
-    return pieces
-
-
-def _contrasted(tree: Tree, predicate: int, pieces: Pieces) -> tuple[Pieces, list[Pieces]]:
-    """ "is found on Mars, but not on the Sun": is found on Mars; is not found on the Sun.
-
-    Only where the verb has an auxiliary or a copula, behind which "not" can stand.
-    """
-    here = tree.here(pieces)
-    verbs = [n for n in tree.auxiliaries(predicate) if n in here]
-    for head in [predicate, *tree.of(predicate, *OBJECTS, "xcomp")]:
-        denied = [n for n in tree.conjuncts(head) if n in here and _is_denied(tree, n)]
-        phrase = _phrase(tree, predicate, head, here)
-        places = tree.places(pieces, phrase)
-        if len(denied) != 1 or not verbs or not places or tree.is_verb(head):
-            continue
-        words = tree.subtree(denied[0]) & here
-        rest = [n for n in range(places[0], places[-1] + 1) if pieces[n].start >= 0]
-        if tree.subtree(head) & here - phrase or places != rest or max(words) != max(phrase):
-            continue
-        place = tree.places(pieces, frozenset(verbs[:1]))[0]
-        links = set(tree.of(denied[0], "cc")) | {
-            n for n in tree.of(denied[0], "advmod") if tree.lows[n] == "not"
-        }
-        other = tree.pieces(tree.tidied(words - links))
-        if not tree.has(denied[0], "case"):
-            other = joined(tree.pieces(tree.of(head, "case"), again=True), other)
-        verb = [pieces[place], added("not", "RB")]
-        if pieces[place].low == "can":
-            verb = [pieces[place]._replace(text="cannot")]
-        opening = joined(again([*pieces[:place], *verb]), again(pieces[place + 1 : places[0]]))
-        kept = trimmed(piece for piece in pieces if piece not in tree.pieces(sorted(words)))
-        return kept, [[*joined(opening, other), *pieces[places[-1] + 1 :]]]
-    return pieces, []
-
-
-_EACH: Final = frozenset({"all", "both", "each"})
-_OF_ONE: Final = {"are": "is", "were": "was", "have": "has"}
-_OF_EACH_OTHER: Final = word_set(
-    """friends brothers sisters siblings twins rivals partners neighbours neighbors cousins spouses
-    enemies allies competitors lovers colleagues opposites synonyms equals parts halves sides
-    relatives counterparts"""
-)
-_SOME: Final = word_set("some many most several few certain various all no any")
-"""Words that may count the nouns behind them, too: "some cats and dogs"."""
-_ALIKE: Final = word_set("same different similar opposite other equal separate respective common")
-
-
-def _each_subject(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
-    """ "Mars and Venus are planets": Mars is a planet, Venus is a planet.
-
-    So of other predicates with "all", "both" or "each".
-    """
-    here = tree.here(pieces)
-    subject, finite = tree.subject(predicate), tree.finite(predicate)
-    if subject is None or finite is None or subject not in here or finite not in here:
-        return [pieces]
-    found = _Coordination(subject, [n for n in tree.conjuncts(subject) if n in here])
-    each = [n for n in tree.children[predicate] if n > subject and tree.lows[n] in _EACH]
-    if len(each) > 1 or not _are_several(tree, found) or tree.lows[finite] not in _OF_ONE:
-        return [pieces]
-    others: dict[int, list[str]] = {n: [] for n in each}
-    verb = _OF_ONE[tree.lows[finite]]
-    if tree.tag(predicate) == "NNS" and not tree.has(predicate, "case"):
-        kind = _kind_of_each(tree, predicate, each)
-        verbal = max([finite, *each])
-        if kind is None or predicate < verbal:
-            return [pieces]
-        first = min(n for n in tree.subtree(predicate) if n > verbal)
-        article = indefinite_article(kind if first == predicate else tree.texts[first])
-        others |= {verbal: [article], predicate: [kind]}
-        others[finite] = [verb, *others.get(finite, [])]
-    elif each:
-        others[finite] = [verb]
-    else:
-        return [pieces]
-    places = tree.places(pieces, tree.subtree(subject) & here)
-    before, behind = pieces[: places[0]], pieces[places[-1] + 1 :]
-    one = _reworded(tree, behind, others)
-    several = _reworded(tree, behind, {n: [] for n in each})
-    head = tree.pieces(tree.tidied((tree.subtree(subject) & here) - tree.subtrees(found.others)))
-    statements_of = [[*joined(before, head), *(several if _is_several(tree, subject) else one)]]
-    for member in found.others:
-        named = joined(before, _other_member(tree, found, member, here, joins=bool(before)))
-        statements_of.append([*named, *(several if _is_several(tree, member) else one)])
-    return statements_of
-
-
-def _are_several(tree: Tree, found: "_Coordination") -> bool:
-    """Whether a subject is several nouns that "and" joins."""
-    head, others = found
-    counted = {tree.lows[n] for n in tree.of(head, "det", "amod")} & _SOME
-    if not others or counted:
-        return False
-    return all(
-        are_joined(tree, head, n)
-        and stands_behind(tree, n, (",", "and"))
-        and tree.is_contiguous(n)
-        and {tree.tag(head), tree.tag(n)} <= NOUN_TAGS
-        for n in others
-    )
-
-
-def _is_several(tree: Tree, noun: int) -> bool:
-    """Whether a noun takes "are": "the Alps", but not "Windows"."""
-    return tree.tag(noun) == "NNS" or (tree.tag(noun) == "NNPS" and tree.has(noun, "det"))
-
-
-def _kind_of_each(tree: Tree, predicate: int, each: Sequence[int]) -> str | None:
-    """The singular of what several are; None where it is not that of each, as of "friends"."""
-    if tree.has(predicate, "nummod", "conj", "acl:relcl"):
-        return None
-    if any(tree.lows[n] in _ALIKE for n in tree.subtree(predicate)):
-        return None  # "are members of the same band"
-    definite = set(tree.of(predicate, "det", "nmod:poss")) - set(each)
-    if tree.lows[predicate] in _OF_EACH_OTHER or definite:
-        return None
-    return singular(tree.lows[predicate])
-
-
-def _reworded(tree: Tree, pieces: Pieces, others: Mapping[int, Sequence[str]]) -> Pieces:
-    """Pieces with other words in place of some."""
-    by_start = {tree.words[n].start: words for n, words in others.items()}
-    made: Pieces = []
-    for piece in pieces:
-        first, *more = by_start.get(piece.start, [piece.text]) or [""]
-        if first:
-            made.append(piece._replace(text=first))
-        made += [added(word) for word in more]
-    return made
-
-
-def _is_denied(tree: Tree, index: int) -> bool:
-    """Whether a member is one of ", but not A"."""
-    but = [tree.lows[n] for n in tree.of(index, "cc")] == ["but"]
-    return but and any(tree.lows[n] == "not" for n in tree.of(index, "advmod"))
-
-
-def _is_share(tree: Tree, subject: int) -> bool:
-    """Whether a subject is a part of several: "half of them are doctors and nurses"."""
-    return tree.lows[subject] in _SHARES or tree.texts[subject].endswith("%")
-
-
-def _is_reciprocal(tree: Tree, predicate: int) -> bool:
-    lows = [tree.lows[index] for index in sorted(tree.subtree(predicate))]
-    each_other = any(a in ("each", "one") and b in ("other", "another") for a, b in pairwise(lows))
-    return each_other or tree.lows[predicate] in _RECIPROCAL
-
-
-# Examples.
-
-
-def _examples(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
-    """ "in films such as A and B": in films, in A, in B."""
-    here = tree.here(pieces)
-    for noun in _objects(tree, predicate, here):
-        several = tree.of(noun, "nmod") if tree.lows[noun] in _SEVERAL else []
-        kinds = [noun, *several]
-        for kind, first in ((one, n) for one in kinds for n in tree.of(one, "nmod")):
-            members = [first, *(n for n in tree.conjuncts(first) if n in here)]
-            if first in here and _introduces_examples(tree, noun, first, members):
-                return _with_examples(tree, noun, kind, members, pieces)
-    return [pieces]
-
-
-def _objects(tree: Tree, predicate: int, here: frozenset[int]) -> list[int]:
-    """The nouns behind a predicate that it governs, outermost first: "wrote songs for films"."""
-    found: list[int] = []
-    waiting = [predicate]
-    while waiting:
-        above = waiting.pop(0)
-        inner = [
-            n
-            for n in tree.of(above, "obj", "obl", "nmod")
-            if n in here and n > predicate and not names_nothing(tree, n)
-        ]
-        found += inner
-        # Such as the songs of "continued to write songs".
-        waiting += [*inner, *(n for n in tree.of(above, "xcomp") if tree.tag(n) == "VB")]
-    return found
-
-
-def _introduces_examples(tree: Tree, noun: int, first: int, members: Sequence[int]) -> bool:
-    case = [tree.lows[n] for n in sorted(tree.subtrees(tree.of(first, "case")))]
-    joined_all = all(
-        are_joined(tree, first, member) and stands_behind(tree, member, (",", "and", "&"))
-        for member in members[1:]
-    )
-    told = joined_all and case in (["such", "as"], ["including"])
-    if not told or tree.in_brackets(first) or tree.has(first, "acl:relcl"):
-        return False
-    # "resources for its members, such as advice": not of the members
-    return tree.relation(noun) != "nmod" or not stands_behind(tree, first, (",",))
-
-
-def _with_examples(
-    tree: Tree, noun: int, kind: int, members: list[int], pieces: Pieces
-) -> list[Pieces]:
-    """The statement up to its examples, one for each example, and what kind of thing each is.
-
-    `kind` is the noun that the examples are of: the towns in "a number of towns, including Rome".
-    """
-    first = members[0]
-    shown = tree.places(pieces, tree.subtree(first))
-    main = trimmed(pieces[: shown[0]])
-    behind = trimmed(pieces[shown[-1] + 1 :])  # "in 1987" in "prizes, such as A in 1987"
-    # "particularly in sports": what stands before the preposition is of the whole phrase.
-    case = max(tree.subtrees(tree.of(noun, "case")), default=-1)
-    phrase = frozenset(n for n in tree.subtree(noun) if n > case)
-    before = pieces[: tree.places(pieces, phrase)[0]]
-    here = tree.here(pieces)
-    begins = [min(tree.subtree(member)) for member in members]
-    found = [main]
-    for place, member in enumerate(members):
-        end = begins[place + 1] if member != members[-1] else len(tree.words)
-        left_out = tree.subtrees(tree.of(member, "case", "cc"))
-        shown_here = (tree.subtree(first) & here) - left_out
-        words = tree.tidied(n for n in shown_here if begins[place] <= n < end)
-        example = joined(again(before), tree.pieces(words))
-        found.append(joined(example, behind) if member == members[-1] else example)
-        found.append(_kind_of_example(tree, kind, member, words))
-    return [statement for statement in found if statement]
-
-
-def _kind_of_example(tree: Tree, noun: int, member: int, words: Sequence[int]) -> Pieces:
-    """ "Love is a film" of "films such as Love"; empty for what is no name or no regular plural."""
-    if not words:
-        return []
-    kind = singular(tree.lows[noun]) if tree.tag(noun) == "NNS" else None
-    named = tree.texts[member][0].isupper() and tree.tag(member) not in ("NNS", "NNPS")
-    begins = tree.texts[words[0]][0].isupper() or tree.lows[words[0]] == "the"
-    # "prizes such as the Wolf Prize"
-    said = any(tree.lows[n] == kind for n in words)
-    if kind is None or said or not begins or not named or not tree.texts[noun].islower():
-        return []
-    bracket = next((n for n in words if tree.texts[n] == "("), len(tree.words))
-    name = tree.pieces(tree.tidied(n for n in words if n < bracket), again=True)
-    kinds = [n for n in tree.of(noun, "amod", "compound") if tree.lows[n] not in _QUANTITIES]
-    kinds = [n for n in kinds if n < noun]
-    if any(tree.tag(n) in ("JJS", "JJR", "VBG") for n in kinds):
-        kinds = tree.of(noun, "compound")
-    described = tree.pieces(sorted(tree.subtrees(kinds)), again=True)
-    article = added(indefinite_article(described[0].text if described else kind), "DT")
-    return [*joined(name, [added("is"), article]), *described, added(kind, "NN")]
-
-
-# Members.
-
-
-class _Coordination(NamedTuple):
     head: int
     others: list[int]
 
 
-def _members(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
+def members(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     """A statement for each member of the longest coordination of nouns, adjectives or infinitives.
 
     Other coordinations stay whole, so that no statement joins members at random.
@@ -454,7 +162,7 @@ def _takes_verb(tree: Tree, predicate: int, index: int) -> bool:
 
 def _coordination(
     tree: Tree, predicate: int, head: int, here: frozenset[int]
-) -> _Coordination | None:
+) -> Coordination | None:
     """The coordination of a word, if each of its members is claimed."""
     others = [n for n in tree.conjuncts(head) if n in here]
     others = [n for n in others if not is_alternative(tree, n, others)]
@@ -483,7 +191,7 @@ def _coordination(
         return None  # Its preposition was taken for another word's; or these are examples.
     if not _are_alike(tree, predicate, [head, *others]):
         return None
-    return _Coordination(head, sorted(others))
+    return Coordination(head, sorted(others))
 
 
 def _are_choices(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:
@@ -674,7 +382,7 @@ def _are_persons(tree: Tree, predicate: int, members: Sequence[int]) -> bool:
     return agent and alone and all(tree.has(n, "flat") for n in members)
 
 
-def _phrase(tree: Tree, predicate: int, head: int, here: frozenset[int]) -> frozenset[int]:
+def phrase_of(tree: Tree, predicate: int, head: int, here: frozenset[int]) -> frozenset[int]:
     """The words of a coordinated phrase: of a predicate noun those behind its copula."""
     if head != predicate:
         return tree.subtree(head) & here
@@ -688,10 +396,10 @@ def _phrase(tree: Tree, predicate: int, head: int, here: frozenset[int]) -> froz
 
 
 def _each_member(
-    tree: Tree, predicate: int, found: _Coordination, pieces: Pieces, here: frozenset[int]
+    tree: Tree, predicate: int, found: Coordination, pieces: Pieces, here: frozenset[int]
 ) -> list[Pieces]:
     head, others = found
-    phrase = _phrase(tree, predicate, head, here)
+    phrase = phrase_of(tree, predicate, head, here)
     places = tree.places(pieces, phrase)
     if not places:
         return [pieces]
@@ -716,7 +424,7 @@ def _each_member(
             words = tree.tidied(n for n in own if n < begin and not _is_link(tree, n, found))
             core = joined(tree.pieces(words), between)
         else:
-            core = _other_member(tree, found, member, here, joins=bool(before))
+            core = other_member(tree, found, member, here, joins=bool(before))
         # "fraud and breach of contract" is no fraud of contract
         bare = tree.tag(head) == "NN" and not tree.has(head, "det", "nmod:poss", "amod")
         whose = [] if bare and not is_last and head != predicate else tail
@@ -731,12 +439,12 @@ def _each_member(
     return statements_of
 
 
-def _is_link(tree: Tree, index: int, found: _Coordination) -> bool:
+def _is_link(tree: Tree, index: int, found: Coordination) -> bool:
     return tree.relation(index) == "cc" and tree.words[index].head in (found.head, *found.others)
 
 
-def _other_member(
-    tree: Tree, found: _Coordination, member: int, here: frozenset[int], *, joins: bool
+def other_member(
+    tree: Tree, found: Coordination, member: int, here: frozenset[int], *, joins: bool
 ) -> Pieces:
     """A member that is not the first, with the article, preposition or "to" of the first."""
     head, others = found
@@ -758,7 +466,7 @@ def _other_member(
         core = joined(tree.pieces(owner, again=True), core)
     if tree.tag(member) == "NNS" and not tree.has(member, "det", "amod", "nummod", "nmod:poss"):
         # "various papers and magazines": various magazines
-        several = [n for n in tree.of(head, "amod") if tree.lows[n] in _QUANTITIES]
+        several = [n for n in tree.of(head, "amod") if tree.lows[n] in QUANTITIES]
         core = joined(tree.pieces(several, again=True), core)
     if not tree.has(member, "case", "mark"):
         markers = tree.of(head, "case")
@@ -789,7 +497,7 @@ def _shared_owner(tree: Tree, head: int, member: int) -> list[int]:
     return sorted(tree.subtree(owners[0]))
 
 
-def _shared_tail(tree: Tree, found: _Coordination, member: int) -> list[int]:
+def _shared_tail(tree: Tree, found: Coordination, member: int) -> list[int]:
     """ "of the board" in "the chairman and head of the board", for the chairman."""
     head, last = found.head, found.others[-1]
     the = [tree.lows[n] for n in tree.of(head, "det")] == ["the"]

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from claimflow.stages.claim_rules.coordinated import statements
 from claimflow.stages.claim_rules.detached import (
     CONTRASTS,
     PAST_OF_GERUND,
@@ -38,6 +37,7 @@ from claimflow.stages.claim_rules.lexicon import (
     possessive,
 )
 from claimflow.stages.claim_rules.predicates import divided, predicates
+from claimflow.stages.claim_rules.statements import statements
 from claimflow.stages.claim_rules.trees import (
     FINITE_TAGS,
     NAME_TAGS,
