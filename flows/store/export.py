@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -128,34 +129,33 @@ def export_to(
 ) -> Iterator[ExportedTable]:
     """As `export_tables`, for a folder or an address of object storage.
 
-    In object storage a manifest is written last. Raises `InputError` where the bucket cannot be
-    written.
+    A manifest is written last. Raises `InputError` where the bucket cannot be written.
     """
     if is_remote(place):
         yield from _put_tables(store, parse_address(place), tables, run_id)
-    else:
-        yield from export_tables(store, Path(place), tables=tables, run_id=run_id)
+        return
+    folder = Path(place)
+    manifest = folder / MANIFEST
+    if folder.is_dir():
+        manifest.unlink(missing_ok=True)
+    written = []
+    for one in export_tables(store, folder, tables=tables, run_id=run_id):
+        written.append(one)
+        yield one
+    part = manifest.with_name(f".{MANIFEST}.part")
+    try:
+        part.write_bytes(_manifest(written, run_id))
+        part.replace(manifest)
+    except OSError as error:
+        raise StoreFullError(f"{manifest}: cannot be written ({error})") from error
 
 
 def publish_run(store: Store, run_id: str, place: str) -> str:
     """Write the tables of a run and a manifest to `place`/RUN_ID; returns that place."""
-    if is_remote(place):
-        own = parse_address(place).below(run_id)
-        for _ in _put_tables(store, own, (), run_id):
-            pass
-        return str(own)
-    folder = Path(place) / run_id
-    manifest = folder / MANIFEST
-    if folder.is_dir():
-        manifest.unlink(missing_ok=True)
-    content = _manifest(export_tables(store, folder, run_id=run_id), run_id)
-    part = manifest.with_name(f".{MANIFEST}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(manifest)
-    except OSError as error:
-        raise StoreFullError(f"{manifest}: cannot be written ({error})") from error
-    return str(folder)
+    own = str(parse_address(place).below(run_id) if is_remote(place) else Path(place) / run_id)
+    for _ in export_to(store, own, run_id=run_id):
+        pass
+    return own
 
 
 def published_views(place: str) -> str:
@@ -167,7 +167,8 @@ def published_views(place: str) -> str:
     types and comments that they have in a store. Raises `InputError` for an address that cannot be
     one, and where no folder on a disk has a manifest.
     """
-    folder = str(parse_address(place) if is_remote(place) else place).rstrip("/")
+    # The SQL may be read in another folder.
+    folder = str(parse_address(place) if is_remote(place) else Path(place).absolute()).rstrip("/")
     with closing(duckdb.connect()) as connection:
         if not is_remote(place):
             _refuse_no_run(connection, place, folder)
@@ -177,10 +178,10 @@ def published_views(place: str) -> str:
         derived = connection.execute(_DERIVED_VIEWS, {"exported": tables}).fetchall()
         commented = connection.execute(_COMMENTS).fetchall()
         lines = [f"INSTALL {_REMOTE}; LOAD {_REMOTE};"] if is_remote(place) else []
-        lines += ["CREATE SCHEMA audit;", "CREATE SCHEMA latest;"]
-        lines.append(f"CREATE VIEW audit.published AS {_complete_folders(folder)};")
+        lines += ["CREATE SCHEMA IF NOT EXISTS audit;", "CREATE SCHEMA IF NOT EXISTS latest;"]
+        lines.append(f"CREATE OR REPLACE VIEW audit.published AS {_complete_folders(folder)};")
         lines += [_published_view(connection, table, folder) for table in tables]
-    lines += [sql for _, sql in derived]
+    lines += [re.sub(r"^CREATE VIEW", "CREATE OR REPLACE VIEW", sql) for _, sql in derived]
     known = {*tables, *(name for name, _ in derived)}
     lines += [
         f"COMMENT ON {kind} {_sql_name(of)} IS {quoted_text(comment)};"
@@ -246,7 +247,7 @@ def _published_view(connection: duckdb.DuckDBPyConnection, table: str, folder: s
     once = "DISTINCT " if table.startswith("audit.") else ""
     read = quoted_text(f"{folder}/{table}.parquet")
     return (
-        f"CREATE VIEW {_sql_name(table)} AS SELECT {once}{columns} "
+        f"CREATE OR REPLACE VIEW {_sql_name(table)} AS SELECT {once}{columns} "
         # Names of folders such as run_id=5 are no columns.
         f"FROM read_parquet({read}, union_by_name = true, filename = true, "
         "hive_partitioning = false) "

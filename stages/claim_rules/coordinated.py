@@ -58,6 +58,9 @@ _REPORTS: Final = word_set(
     found confirm confirms confirmed add adds added write writes wrote"""
 )
 """Verbs that with "that A and B" tell each of both."""
+_AT_LAST: Final = frozenset({"finally", "lastly"})
+_FIRMS: Final = word_set("sons son co company brothers bros partners associates daughters")
+"""Last words of names of firms: "Blake and Sons"."""
 _LIMITS: Final = word_set("only just solely mostly mainly primarily exclusively as so too not")
 """Adverbs that hold for all members behind them together, or for none."""
 
@@ -182,7 +185,8 @@ def _coordination(
         return None
     if _say_one_thing(tree, predicate, head, others) or _are_fixed(tree, predicate, head, others):
         return None
-    if not all(tree.is_contiguous(n) for n in others):
+    at_last = any(tree.lows[n] in _AT_LAST for m in others for n in tree.of(m, "advmod"))
+    if at_last or not all(tree.is_contiguous(n) for n in others):
         return None
     if _is_gapped(tree, head, others) or _has_consequence(tree, predicate, others, here):
         return None
@@ -252,6 +256,8 @@ def _is_name_of_one(tree: Tree, head: int, member: int) -> bool:
     """
     if tree.has(member, "det", "nmod:poss", "case", "conj") or not tree.texts[member].istitle():
         return False
+    if tree.lows[member] in _FIRMS:
+        return True
     before = min(tree.subtree(member)) - 1
     named = tree.tag(before) in NAME_TAGS and "the" in tree.lows[max(0, before - 5) : before]
     if named and tree.lows[member] in _INSTITUTIONS and tree.lows[before] not in _INSTITUTIONS:

@@ -184,8 +184,8 @@ class _Reader:
             kind = "heading"
         if kind is not None:
             return NonClaim(kind, start, end)
-        if item and label and self._is_one_sentence(place):
-            words = without_markup(piece[item.end() :])
+        if item and label and (self._is_one_sentence(place) or self._is_in_line(place)):
+            words = _BEFORE_NEXT.sub("", without_markup(piece[item.end() :]))
             words = with_apposition(words) if stem else words
             if is_fragment(words):
                 said = joined(stem, words) if stem else None
@@ -237,6 +237,10 @@ class _Reader:
     def _is_one_sentence(self, place: int) -> bool:
         """Whether a list item is no longer than its sentence."""
         return self._ends_line(place) or self._is_item(place + 1)
+
+    def _is_in_line(self, place: int) -> bool:
+        """Whether a list item stands in a line with the one before: "1) a door, 2) a window"."""
+        return place > 0 and not self._begins_line(place) and self._is_item(place - 1)
 
     def _is_item(self, place: int) -> bool:
         start, end = self.sentences[place]
@@ -307,5 +311,7 @@ def _before_tag(question: str) -> str | None:
     return f"{found[1]}."
 
 
+_BEFORE_NEXT: Final = re.compile(r"[,;]?\s+(?:and|or)\s*[,;]?\s*$", re.IGNORECASE)
+"""What leads from an item of a list to the next one: "a door, and"."""
 _LINE_ENDS: Final = "\n\r\v\f\x85\u2028\u2029"
 _LINE_END: Final = re.compile(rf"[{_LINE_ENDS}]")

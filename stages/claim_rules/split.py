@@ -83,11 +83,17 @@ _WITH_TWO_OBJECTS: Final = word_set(
 _BROUGHT_UP: Final = word_set("raised educated buried baptised baptized schooled")
 """Participles of "was born ... and", often taken for past forms."""
 _NOT_THE_ONLY: Final = word_set("more other last final such only further additional")
+_EXPLAINED: Final = frozenset({"e.g.", "i.e.", "viz."})
 _HOW_OFTEN: Final = word_set("usually often always typically generally normally mostly")
 _WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
 """Penn Treebank tags of words that others must follow."""
-_KEPT_WHOLE: Final = frozenset({("of", "which"), ("of", "whom"), ("not", "only"), ("all", "but")})
-"""In "A and B, both of which ..." what follows is of several together."""
+_KEPT_WHOLE: Final = frozenset(
+    {
+        *(("of", "which"), ("of", "whom"), ("not", "only"), ("all", "but")),
+        *(("that", "order"), ("this", "order")),
+    }
+)
+"""In "A and B, both of which ..." or "in that order" what follows is of several together."""
 _KEPT_CASES: Final = frozenset({"in", "at", "on"})
 """Prepositions that "where" takes over from its noun; for others it is "in"."""
 
@@ -119,7 +125,7 @@ def _is_statement(tree: Tree) -> bool:
         low in _CONDITIONS and tree.relation(index) in ("mark", "advmod")
         for index, low in enumerate(tree.lows)
     )
-    whole = _UNSPLIT | QUOTATION_MARKS | _ATTITUDES
+    whole = _UNSPLIT | QUOTATION_MARKS | _ATTITUDES | _EXPLAINED
     conditions |= tree.lows[0] in ("had", "were", "should")  # "Had it rained, ..."
     conditions |= any(map(partial(_sets_frame, tree), tree.children[tree.root]))
     if tree.texts[-1] == "?" or conditions or set(tree.lows) & whole:
@@ -129,6 +135,8 @@ def _is_statement(tree: Tree) -> bool:
         return False
     if not _KEPT_WHOLE.isdisjoint(pairwise(tree.lows)):
         return False
+    if _is_enumerated(tree) or _is_cleft(tree):
+        return False
     words = range(len(tree.words))
     if any(_may_hang_deeper(tree, n) or _passes_a_verb(tree, n) for n in words):
         return False
@@ -137,6 +145,26 @@ def _is_statement(tree: Tree) -> bool:
     if any(not tree.texts[n][0].isalnum() and tree.is_spaced(n) for n in subjects):
         return False
     return tree.subject(tree.root) is not None
+
+
+def _is_enumerated(tree: Tree) -> bool:
+    """Whether marks of a list stand in a sentence: "(a) a hammer, (b) a saw"."""
+    places = range(len(tree.texts) - 2)
+    marks = [
+        n
+        for n in places
+        if tree.texts[n] == "(" and len(tree.texts[n + 1]) == 1 and tree.texts[n + 2] == ")"
+    ]
+    return len(marks) > 1
+
+
+def _is_cleft(tree: Tree) -> bool:
+    """Whether a sentence is one of "It was Ann who left", which says nothing of "it"."""
+    root, subject = tree.root, tree.subject(tree.root)
+    it = subject is not None and tree.lows[subject] in ("it", "this", "that")
+    indefinite = any(tree.lows[n] in ("a", "an") for n in tree.of(root, "det"))
+    told = tree.has(root, "cop") and tree.has(root, "acl:relcl", "advcl", "ccomp")
+    return it and told and not indefinite and tree.tag(root) in NOUN_TAGS
 
 
 def _sets_frame(tree: Tree, part: int) -> bool:

@@ -1,4 +1,5 @@
 import csv
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -52,9 +53,10 @@ def test_every_table_except_replies_is_written(
     assert export() == 0
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     kinds = [row.table for row in row_kinds()]
-    assert names == sorted(
-        f"{name}.parquet" for name in [*kinds, "text_languages", *(f"audit.{n}" for n in RECORD)]
-    )
+    tables = [*kinds, "text_languages", *(f"audit.{name}" for name in RECORD)]
+    assert names == sorted(["manifest.json", *(f"{table}.parquet" for table in tables)])
+    listed = json.loads((tmp_path / "out/manifest.json").read_text("utf-8"))
+    assert sorted(listed["tables"]) == sorted(tables)
     assert f"{tmp_path}/out/claims.parquet: 12 rows" in capsys.readouterr().out.splitlines()
     claims = pl.read_parquet(tmp_path / "out/claims.parquet")
     assert claims.height == 12
@@ -114,7 +116,8 @@ def test_an_existing_file_is_replaced_and_the_output_says_so(
     assert capsys.readouterr().out == (
         f"{tmp_path}/out/scores.parquet: 24 rows, in place of an older file\n"
     )
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["scores.parquet"]
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["manifest.json", "scores.parquet"]
     assert pl.read_parquet(tmp_path / "out/scores.parquet").height == 24
 
 
@@ -238,6 +241,23 @@ def test_a_run_that_is_being_published_is_not_seen(finished: Path, tmp_path: Pat
         (tmp_path / second / "manifest.json").unlink()
         assert connection.execute(seen).fetchall() == [(first,)]
         assert connection.execute("SELECT run_id FROM audit.runs").fetchall() == [(first,)]
+
+
+def test_an_exported_run_is_published_and_its_views_are_made_anywhere_and_again(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, _ = runs(finished)
+    store = ["--store", str(finished / "small.duckdb")]
+    with chdir(tmp_path):
+        assert main(["export", "--run", first, "--to", f"nights/{first}", *store]) == 0
+        capsys.readouterr()
+        assert main(["schema", "--published", "nights/*"]) == 0
+    sql = capsys.readouterr().out
+    with closing(duckdb.connect()) as connection:
+        connection.execute(sql)
+        connection.execute(sql)
+        counted = connection.execute("SELECT run_id, count(*) FROM scores GROUP BY run_id")
+        assert counted.fetchall() == [(first, 12)]
 
 
 def test_a_run_that_is_copied_counts_once_and_a_damaged_manifest_not(

@@ -288,6 +288,14 @@ def test_rows_without_a_header_are_their_cells() -> None:
         ),
         ("The benefits are:\n- It is fast.\n- Speed: it is fast", ["It is fast.", None]),
         ("Symptoms include: • fever • cough", ["Symptoms include fever.", None]),
+        (
+            "The tour covers: 1) the stairs, 2) the vault, and 3) the hall.",
+            [
+                "The tour covers the stairs.",
+                "The tour covers the vault.",
+                "The tour covers the hall.",
+            ],
+        ),
         ("You can use it to:\n- Clean the floor", ["You can use it to clean the floor."]),
         ("There are two rivers:\n- the Nile", ["There are two rivers: the Nile."]),
         ("Benefits:\n- speed", ["Benefits: speed."]),
@@ -311,6 +319,16 @@ def test_items_of_a_list_get_their_stem(text: str, expected: list[str | None] | 
     assert len(made) == len(expected)
     assert all(a == b for a, b in zip(made, expected, strict=True) if b is not None)
     assert [kind for kind, _ in kinds(text)] == ["heading"]
+
+
+def test_the_last_item_of_a_list_in_a_line_has_its_stem_before_another_sentence() -> None:
+    text = "The tour covers: 1) the stairs; 2) the vault; and 3) the hall. It is short."
+    assert claims(text) == [
+        "The tour covers the stairs.",
+        "The tour covers the vault.",
+        "The tour covers the hall.",
+        "It is short.",
+    ]
 
 
 def test_a_pronoun_of_a_stem_is_resolved() -> None:
