@@ -185,6 +185,8 @@ def _coordination(
         return None
     if _say_one_thing(tree, predicate, head, others) or _are_fixed(tree, predicate, head, others):
         return None
+    if head == predicate and _are_all(tree, predicate, others):
+        return None
     at_last = any(tree.lows[n] in _AT_LAST for m in others for n in tree.of(m, "advmod"))
     if at_last or not all(tree.is_contiguous(n) for n in others):
         return None
@@ -196,6 +198,21 @@ def _coordination(
     if not _are_alike(tree, predicate, [head, *others]):
         return None
     return Coordination(head, sorted(others))
+
+
+def _are_all(tree: Tree, predicate: int, others: Sequence[int]) -> bool:
+    """Whether names are together what a subject is: "The authors are Ann Lee and Bo Lind".
+
+    Or whether a second subject is among them: "Its capital is Rome and its largest city Oslo".
+    """
+    subject = tree.subject(predicate)
+    if subject is None:
+        return False
+    owners = {tree.lows[n] for n in tree.of(subject, "nmod:poss")}
+    apart = any(tree.lows[n] in owners for m in others for n in tree.of(m, "nmod:poss"))
+    definite = bool(owners) or "the" in {tree.lows[n] for n in tree.of(subject, "det")}
+    names = tree.tag(predicate) in NAME_TAGS
+    return apart or (names and definite and tree.tag(subject) == "NNS")
 
 
 def _are_choices(tree: Tree, predicate: int, head: int, others: Sequence[int]) -> bool:

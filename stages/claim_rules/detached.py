@@ -1,6 +1,7 @@
 """Which parts of a parsed clause are statements of their own."""
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from claimflow.stages.claim_rules.lexicon import ARTICLES, NEGATIONS, TOGETHER, is_person_noun
@@ -120,15 +121,20 @@ _IMAGINED: Final = word_set(
     """dreamed dreamt dreams plan plans planned imagine imagined hoped hopes search searched wants
     wanted seek sought looking"""
 )
-_WANTED: Final = _IMAGINED | word_set(
-    """need needs needed want seeks look looks looked require requires required lack lacks lacked
-    hope hopes wish wishes wished prefer prefers preferred like likes liked expect expects expected
-    demand demands demanded call calls called ask asks asked wait waits waited promise promises
-    promised suggest suggests suggested propose proposed recommend recommends recommended believe
-    believes believed envision envisions envisioned describe describes described become becomes
-    became resemble resembles resembled"""
+_MADE_OR_HAD: Final = word_set(
+    """has have had built builds build wrote writes written published publishes released releases
+    founded founds made makes opened opens launched launches won wins joined joins owns owned own
+    runs ran leads led heads headed bought buys sold sells directed directs produced produces
+    developed develops designed designs composed composes recorded records received receives signed
+    signs married met hired hires established establishes formed forms acquired acquires uses used
+    introduced introduces contains contained includes included features featured offers offered
+    publish release build write make open launch join run lead direct produce develop design use
+    contain include feature offer"""
 )
-"""Verbs of which the object need not exist."""
+"""Verbs of which the object exists."""
+_IN_PLACES: Final = word_set(
+    "located lives lived lies lay works worked born stands stood situated based housed stored"
+)
 _ATTENDED: Final = word_set("attended entered joined visited left")
 _TREATED: Final = word_set(
     """kept stored left taken used served treated cooked eaten applied opened mixed combined heated
@@ -298,6 +304,9 @@ def _is_appositive(tree: Tree, node: int, head: int) -> bool:
         return False
     if tree.in_brackets(node) or _begins_relative(tree, node):  # "(NFL)"
         return False
+    others = [*tree.conjuncts(node), *(n for n in tree.conjuncts(head) if n > node)]
+    if {tree.lows[cc] for n in others for cc in tree.of(n, "cc")} & {"or", "nor"}:
+        return False
     if any(n < node for n in tree.conjuncts(head)) or tree.relation(head) == "conj":
         return False  # "New York and Albany, the capital": the nearest, or both
     names = any(tree.tag(n) in NAME_TAGS for n in tree.conjuncts(node))
@@ -368,6 +377,9 @@ def _needs_no_clause(tree: Tree, node: int, head: int, clause: int, pronoun: int
     nearest = nearest_noun(tree, node)
     # "met a man who lived in Rome and studied law": who studied?
     both = any(tree.is_predicate(n) for n in tree.conjuncts(node))
+    # "built a house that burned and a barn"
+    words = tree.lows[min(tree.subtree(node)) : max(tree.subtree(node)) + 1]
+    both |= any(one == "and" and other in ("a", "an") for one, other in pairwise(words))
     if nearest is None or both or not _ends_phrase(tree, node, head):
         return False
     if nearest == head:
@@ -401,19 +413,18 @@ def _is_named(tree: Tree, noun: int, node: int, pronoun: int) -> bool:
 def _is_object_that_is(tree: Tree, noun: int, clause: int) -> bool:
     """Whether a clause says that there is such a thing: "She wrote a book that won a prize".
 
-    Not of what is only wanted, and not in general statements: "Cooks need a knife that cuts".
+    Not of what is wanted, shown or told of, nor in general statements: "Cooks need a knife that".
     """
-    above = tree.words[noun].head
-    if tree.relation(above) in ("obj", "obl") and tree.relation(noun) == "nmod":
-        above = tree.words[above].head
-    if above != clause or tree.relation(noun) not in ("obj", "obl", "obl:agent", "nmod"):
-        return False
+    agent = tree.relation(noun) == "obl:agent"
+    placed = tree.relation(noun) == "obl" and tree.case(noun) in ("in", "at", "on")
+    known = tree.relation(noun) == "obj" and tree.lows[clause] in _MADE_OR_HAD
+    placed &= tree.lows[clause] in _IN_PLACES
     subject = tree.subject(clause)
-    if subject is None or not _is_indefinite(tree, noun) or tree.has(noun, "conj"):
+    if tree.words[noun].head != clause or not (agent or placed or known) or subject is None:
         return False
     modal = any(tree.tag(n) == "MD" for n in tree.auxiliaries(clause))
-    opaque = tree.lows[clause] in _WANTED or tree.tag(clause) not in ("VBD", "VBZ", "VBP", "VBN")
-    return not (modal or opaque or is_negated(tree, clause)) and _is_one(tree, subject)
+    whole = modal or not _is_indefinite(tree, noun) or tree.has(noun, "conj")
+    return not whole and not is_negated(tree, clause) and _is_one(tree, subject)
 
 
 def _is_one(tree: Tree, subject: int) -> bool:
@@ -471,7 +482,8 @@ def _is_where(tree: Tree, node: int) -> bool:
 def _describes_predicate(tree: Tree, noun: int, clause: int) -> bool:
     """Whether what hangs on a noun is true of the subject: "X is a town that has a harbour"."""
     described = noun if tree.relation(noun) == "xcomp" else clause
-    return (
+    modal = any(tree.tag(n) == "MD" for n in tree.auxiliaries(clause))
+    return not modal and (
         is_nominal_predicate(tree, noun, clause)
         and _is_indefinite(tree, described)
         and not is_negated(tree, clause)

@@ -41,7 +41,7 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
     if any(tree.lows[n] in _PAIRS and not tree.is_both(n) for n in tree.children[clause]):
         return [clause]
     subject = tree.subject(clause)
-    if subject is not None and names_nothing(tree, subject):
+    if subject is not None and (names_nothing(tree, subject) or _is_counted(tree, subject)):
         return [clause]
     chain = [clause, *sorted(found)]
     if any(_begins_with_clause(tree, n) for n in found):
@@ -49,6 +49,15 @@ def predicates(tree: Tree, clause: int, own: frozenset[int]) -> list[int]:
     if any(_shares_object(tree, one, other) for one, other in pairwise(chain)):
         return [clause]
     return chain if all(_shares_subject(tree, clause, index) for index in found) else [clause]
+
+
+def _is_counted(tree: Tree, subject: int) -> bool:
+    """Whether a subject is counted for all predicates together: "only two men ate and drank"."""
+    words = [tree.lows[n] for n in sorted(tree.subtree(subject))]
+    return bool(_COUNTING & set(words)) or ("at", "most") in pairwise(words)
+
+
+_COUNTING: Final = frozenset({"only", "exactly", "just"})
 
 
 def _begins_with_clause(tree: Tree, predicate: int) -> bool:
@@ -96,6 +105,9 @@ def divided(tree: Tree, chain: Sequence[int], own: frozenset[int]) -> list[Predi
         lends &= tree.is_verb(index) and tree.is_verb(chain[lender])
         # "was not destroyed, and was repaired by 1956"
         lends &= not (index != chain[0] and _are_complete(tree, index, chain[lender]))
+        # "was elected and served two terms": a passive has no object
+        passive = tree.has(index, "aux:pass") and index == chain[0]
+        lends &= not (passive and any(tree.relation(n) == "obj" for n in tails[lender]))
         shares = lender != place and lends and tree.lows[index] not in INTRANSITIVE
         last = sorted(tree.subtrees(tails[lender]) & members[lender]) if shares else []
         found.append(Predicate(index, own_words, tree.tidied(last)))

@@ -80,9 +80,22 @@ _WITH_TWO_OBJECTS: Final = word_set(
     crowned granted offered taught paid shown sent told asked ranked voted proclaimed deemed"""
 )
 """Participles whose passive has an object: "was elected and named president"."""
+_UNDONE: Final = word_set(
+    "failed lost declined died survived escaped returned resigned refused retired remained"
+)
+"""Verbs that behind "was nominated but" are past forms."""
+_ONLY_PAST: Final = word_set(
+    "ran fell went came began grew took gave wrote became rose flew drove chose saw did ate sang"
+)
+"""Past forms that are no participles, whatever a parser says."""
 _BROUGHT_UP: Final = word_set("raised educated buried baptised baptized schooled")
 """Participles of "was born ... and", often taken for past forms."""
 _NOT_THE_ONLY: Final = word_set("more other last final such only further additional")
+_CONTENTS: Final = word_set(
+    """myth lie pity shame fact rumor rumour claim belief theory idea possibility secret mystery
+    surprise miracle misconception truth mistake tragedy fallacy legend hoax joke coincidence"""
+)
+"""Nouns that say what is to be thought of what follows: "It is a myth that ..."."""
 _EXPLAINED: Final = frozenset({"e.g.", "i.e.", "viz."})
 _HOW_OFTEN: Final = word_set("usually often always typically generally normally mostly")
 _WANTING: Final = frozenset({"IN", "CC", "DT", "TO", "PRP$", "WDT", "WP", "WRB"})
@@ -159,12 +172,16 @@ def _is_enumerated(tree: Tree) -> bool:
 
 
 def _is_cleft(tree: Tree) -> bool:
-    """Whether a sentence is one of "It was Ann who left", which says nothing of "it"."""
+    """Whether a sentence is one of "It was Ann who left" or "It is a myth that Ann left"."""
     root, subject = tree.root, tree.subject(tree.root)
     it = subject is not None and tree.lows[subject] in ("it", "this", "that")
     indefinite = any(tree.lows[n] in ("a", "an") for n in tree.of(root, "det"))
-    told = tree.has(root, "cop") and tree.has(root, "acl:relcl", "advcl", "ccomp")
-    return it and told and not indefinite and tree.tag(root) in NOUN_TAGS
+    clauses = tree.of(root, "acl:relcl", "acl", "ccomp")
+    told = tree.has(root, "cop") and any(
+        n > root and tree.texts[min(tree.subtree(n)) - 1] != "," for n in clauses
+    )
+    chosen = not indefinite or tree.lows[root] in _CONTENTS
+    return it and told and chosen and tree.tag(root) in NOUN_TAGS
 
 
 def _sets_frame(tree: Tree, part: int) -> bool:
@@ -253,6 +270,8 @@ def _loses(tree: Tree, splitter: "_Splitter") -> bool:
 def _is_active(tree: Tree, clause: int, predicate: int) -> bool:
     """Whether a further predicate of a clause is finite: "was a poet and published books"."""
     tag, low = tree.tag(predicate), tree.lows[predicate]
+    if low in _ONLY_PAST or (tag == "VBN" and low in _UNDONE and not tree.has(clause, "cop")):
+        return True
     modal = any(tree.tag(n) == "MD" for n in tree.auxiliaries(clause))
     if tag == "VBD" and modal and any(tree.lows[n] == "have" for n in tree.auxiliaries(clause)):
         return False  # "may have seen Rome and met the Pope"

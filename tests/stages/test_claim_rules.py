@@ -708,10 +708,24 @@ SPLIT = [
         ],
     ),
     (
-        "Ann Lee proposes a new approach to farming that protects the soil.",
+        "Ann Lee built a mill that grinds corn.",
         [
-            "Ann Lee proposes a new approach to farming.",
-            "The new approach to farming protects the soil.",
+            "Ann Lee built a mill.",
+            "The mill grinds corn.",
+        ],
+    ),
+    (
+        "Bob was married and had two sons.",
+        [
+            "Bob was married.",
+            "Bob had two sons.",
+        ],
+    ),
+    (
+        "He was nominated but lost.",
+        [
+            "He was nominated.",
+            "He lost.",
         ],
     ),
     (
@@ -1052,6 +1066,15 @@ WHOLE = [
     "The kit contains (a) a hammer, (b) a saw, and (c) three clamps.",
     "The house was built by Blake and Sons.",
     "The wine can be red or white.",
+    "It was not Ann who won the race.",
+    "It is a myth that Ann won.",
+    "It could be a virus that spreads.",
+    "It predicted a war that killed millions.",
+    "He built a house that burned and a barn.",
+    "Bob Lee, a doctor or a nurse, died.",
+    "Exactly one man ate and drank.",
+    "The authors of the book are Ann Lee and Bob Roy.",
+    "Its capital is Rome and its largest city Oslo.",
     "A tour can take two or three hours.",
     "Ann and Bo are friends.",
     "Ann and Bo are members of the same band.",
