@@ -71,6 +71,9 @@ def check_store(store: Store, *, newest: bool = False) -> Checked:
         runs = [str(run) for (run,) in connection.execute(_NEWEST if newest else _ALL).fetchall()]
         artifacts = _artifacts(connection, runs if newest else None)
         found += _unknown_kinds(connection)
+    ranges = _readable(store, _impossible_ranges, ("audit.parts", "ranges"))
+    if ranges:  # They cannot be followed to rows: one may be of as many segments as it likes.
+        return Checked(len(runs), int(every), 0, 0, [*found, *ranges])
     for artifact, row in artifacts:
         found += _readable(
             store, partial(_table_faults, artifact=artifact, row=row), _place(artifact)
@@ -115,6 +118,19 @@ def _unknown_kinds(connection: duckdb.DuckDBPyConnection) -> Iterator[Damage]:
     ).fetchall()
     for artifact_id, kind in found:
         yield Damage("audit.artifacts", f"artifact {artifact_id}", f"there is no table {kind!r}")
+
+
+def _impossible_ranges(connection: duckdb.DuckDBPyConnection) -> Iterator[Damage]:
+    """One fault for each range of a list of segments that names segments that cannot be there."""
+    ranges = connection.execute(
+        "SELECT part, place, segment, length FROM audit.parts "
+        "WHERE length < 1 OR place < 0 OR segment < 0 OR segment::HUGEINT + length - 1 > "
+        "(SELECT coalesce(max(segment), 0) FROM audit.segments) ORDER BY ALL LIMIT $shown",
+        {"shown": _SHOWN},
+    ).fetchall()
+    for part, place, segment, length in ranges:
+        what = f"{length:,} segments from {segment} are not there; no table was checked"
+        yield Damage("audit.parts", f"part {part}, place {place}", what)
 
 
 _ALL: Final = "SELECT run_id FROM audit.runs ORDER BY started_at"

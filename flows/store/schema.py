@@ -127,7 +127,7 @@ INSERT INTO audit.parts
 SELECT part, min(place), min(segment), count(*)
 FROM (
   SELECT *, sum(CASE WHEN place - before = 1 AND segment - smaller = 1 THEN 0 ELSE 1 END)
-              OVER (PARTITION BY part ORDER BY place) AS run
+              OVER (PARTITION BY part ORDER BY place ROWS UNBOUNDED PRECEDING) AS run
   FROM (SELECT *, lag(place) OVER list AS before, lag(segment) OVER list AS smaller
         FROM audit.parts_before WINDOW list AS (PARTITION BY part ORDER BY place))
 )
@@ -237,7 +237,7 @@ def _migrate(connection: duckdb.DuckDBPyConnection, path: Path, found: int) -> N
             connection.execute(change)
     if found < 15:
         _refuse_what_is_in_use(connection, path, rows=found < 11)
-        if "length" not in connection.table("audit.parts").columns:
+        if found >= 11:  # The table of an older store is new.
             connection.execute("ALTER TABLE audit.parts RENAME TO parts_before")
             connection.execute(_sql("store.sql"))
             connection.execute(_IN_RANGES)

@@ -300,10 +300,14 @@ def _write_lists(
         connection,
         "SELECT incoming.shard, min(part) AS part FROM incoming "
         "JOIN audit.artifact_parts AS stored ON stored.digest = incoming.digest::UUID "
-        "GROUP BY incoming.shard",
+        "SEMI JOIN audit.parts USING (part) GROUP BY incoming.shard",
         lists,
     )
-    ((newest,),) = connection.execute("SELECT coalesce(max(part), 0) FROM audit.parts").fetchall()
+    # Where a list is lost its number must not be given to another one.
+    ((newest,),) = connection.execute(
+        "SELECT coalesce(max(part), 0) FROM "
+        "(SELECT part FROM audit.parts UNION ALL SELECT part FROM audit.artifact_parts)"
+    ).fetchall()
     lists = lists.join(known, on="shard", how="left", maintain_order="left")
     is_new = pl.col("part").is_null()
     lists = lists.with_columns(pl.coalesce("part", newest + is_new.cum_sum()), new=is_new)

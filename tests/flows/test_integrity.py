@@ -61,10 +61,36 @@ def test_rows_that_were_changed_are_found(store: Store) -> None:
     )
 
 
+@pytest.mark.parametrize("change", ["length = 1000000000000", "length = 0", "place = -1"])
+def test_a_range_of_segments_that_cannot_be_is_named(store: Store, change: str) -> None:
+    with duckdb.connect(store.path) as connection:
+        connection.execute(f"UPDATE audit.parts SET {change} WHERE part = 1")
+    (fault,) = check_store(store).faults
+    assert fault.table == "audit.parts"
+    assert fault.place.startswith("part 1, place ")
+    assert fault.what.endswith(" segments from 1 are not there; no table was checked")
+
+
+def test_a_list_that_is_lost_gives_its_number_to_no_other(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(small.parent)
+    assert main(["run", "small.yaml"]) == 0
+    with duckdb.connect("small.duckdb") as connection:
+        ((newest,),) = connection.execute("SELECT max(part) FROM audit.artifact_parts").fetchall()
+        connection.execute("DELETE FROM audit.parts")
+    samples = Path("samples.jsonl")
+    samples.write_text(samples.read_text("utf-8").replace("1879", "Ulm"), "utf-8")
+    assert main(["run", "small.yaml"]) == 0
+    with duckdb.connect("small.duckdb") as connection:
+        parts = connection.execute("SELECT min(part) FROM audit.parts").fetchall()
+    assert parts == [(newest + 1,)]
+
+
 def test_samples_in_another_order_are_found(store: Store) -> None:
     with duckdb.connect(store.path) as connection:
         connection.execute(
-            "CREATE TABLE turned AS SELECT part, -place - further, segment + further, 1 "
+            "CREATE TABLE turned AS SELECT part, 9 - place - further, segment + further, 1 "
             "FROM (SELECT *, unnest(range(length)) AS further FROM audit.parts)"
         )
         connection.execute("DELETE FROM audit.parts")
