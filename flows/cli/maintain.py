@@ -293,9 +293,10 @@ def migrate(options: Namespace) -> int:
     store = named_store(options)
     found = stores.store_version(store)
     stores.migrate(store)
+    change = "" if found == SCHEMA_VERSION else f", now {SCHEMA_VERSION}"
+    # What follows may lack room, and the store is of the new version all the same.
+    print(f"{store.path}: schema version {found}{change}", flush=True)
     if found != SCHEMA_VERSION:
         compact(store)
     refresh_read_copy(store)
-    change = "" if found == SCHEMA_VERSION else f", now {SCHEMA_VERSION}"
-    print(f"{store.path}: schema version {found}{change}")
     return 0
