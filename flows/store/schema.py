@@ -115,8 +115,9 @@ _CHANGES: Final[dict[int, str]] = {
 
 _SEGMENTS: Final = """
 CREATE OR REPLACE VIEW audit.artifact_segments AS
-SELECT artifact_id, kind, shard, place + further AS place, segment + further AS segment
-FROM (SELECT artifact_id, kind, shard, place, segment, unnest(range(length)) AS further
+SELECT artifact_id, kind, shard, place + number - segment AS place, number AS segment
+FROM (SELECT artifact_id, kind, shard, place, segment,
+             unnest(range(segment, segment + length)) AS number
       FROM audit.artifact_parts JOIN audit.parts USING (part))
 """
 """The segments of the tables one by one. store.sql, which older stores are given, too, lacks this

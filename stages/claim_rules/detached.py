@@ -391,7 +391,7 @@ def _needs_no_clause(tree: Tree, node: int, head: int, clause: int, pronoun: int
 
 
 def _ends_phrase(tree: Tree, node: int, head: int) -> bool:
-    """Whether nothing that belongs to a noun, or to no word before, follows its clause."""
+    """Whether the phrase of a noun ends with its clause, before a mark of punctuation or "and"."""
     end = max(tree.subtree(node)) + 1
     later = [n for n in tree.subtree(head) if n >= end and tree.relation(n) != "punct"]
     return not later and tree.relation(end) in ("punct", "cc")
