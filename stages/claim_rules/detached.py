@@ -300,7 +300,8 @@ def begins_with_that(tree: Tree, node: int) -> bool:
 
 def _is_appositive(tree: Tree, node: int, head: int) -> bool:
     """Whether an apposition says what its noun is: "Paris, the capital", "his wife, Ann Lee"."""
-    if not _comma_before(tree, node) or len(tree.of(head, "appos")) > 1:
+    comma = _comma_before(tree, node) and tree.is_closed(node)  # "Bob, a doctor until 1990, died"
+    if not comma or len(tree.of(head, "appos")) > 1:
         return False
     if tree.in_brackets(node) or _begins_relative(tree, node):  # "(NFL)"
         return False
@@ -357,8 +358,7 @@ def _is_relative(tree: Tree, node: int, head: int, clause: int) -> bool:
 
 def _is_further(tree: Tree, node: int, head: int, clause: int, pronoun: int) -> bool:
     """Whether a relative clause behind a comma is about its noun, and not about a whole event."""
-    end = max(tree.subtree(node)) + 1
-    if tree.relation(end) not in ("punct", "cc") and tree.texts[end - 1] != ",":
+    if not tree.is_closed(node):
         return False  # it would go on
     if tree.has(head, "conj") or tree.relation(head) == "conj":
         return is_nominal_predicate(tree, head, clause)  # "Ann and Bo, who ..." may be of both
@@ -392,9 +392,9 @@ def _needs_no_clause(tree: Tree, node: int, head: int, clause: int, pronoun: int
 
 def _ends_phrase(tree: Tree, node: int, head: int) -> bool:
     """Whether the phrase of a noun ends with its clause, before a mark of punctuation or "and"."""
-    end = max(tree.subtree(node)) + 1
-    later = [n for n in tree.subtree(head) if n >= end and tree.relation(n) != "punct"]
-    return not later and tree.relation(end) in ("punct", "cc")
+    end = max(tree.subtree(node))
+    later = [n for n in tree.subtree(head) if n > end and tree.relation(n) != "punct"]
+    return not later and tree.is_closed(node)
 
 
 def _is_named(tree: Tree, noun: int, node: int, pronoun: int) -> bool:

@@ -88,6 +88,15 @@ class Tree:
         between = (n for n in range(min(own), max(own)) if n not in own)
         return all(self.words[n].relation == "punct" for n in between)
 
+    def is_closed(self, index: int) -> bool:
+        """Whether what a word governs ends with a comma, or before a mark, "and" or nothing.
+
+        Else it may go on behind that.
+        """
+        last = max(self.subtree(index))
+        end = self.texts[last] == "," or last + 1 == len(self.words)
+        return end or self.words[last + 1].relation in ("punct", "cc")
+
     def subtrees(self, indices: Iterable[int]) -> frozenset[int]:
         """The words of several subtrees."""
         return frozenset().union(*map(self.subtree, indices))

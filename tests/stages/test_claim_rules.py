@@ -1072,6 +1072,7 @@ WHOLE = [
     "It predicted a war that killed millions.",
     "He built a house that burned and a barn.",
     "Bob Lee, a doctor or a nurse, died.",
+    "Bob Lee, a doctor until 1990, died.",
     "Exactly one man ate and drank.",
     "The authors of the book are Ann Lee and Bob Roy.",
     "Its capital is Rome and its largest city Oslo.",
