@@ -72,7 +72,7 @@ def check_store(store: Store, *, newest: bool = False) -> Checked:
         artifacts = _artifacts(connection, runs if newest else None)
         found += _unknown_kinds(connection)
     ranges = _readable(store, _impossible_ranges, ("audit.parts", "ranges"))
-    if ranges:  # They cannot be followed to rows: one may be of as many segments as it likes.
+    if ranges:  # To follow a range of a trillion segments to its rows would take all memory.
         return Checked(len(runs), int(every), 0, 0, [*found, *ranges])
     for artifact, row in artifacts:
         found += _readable(

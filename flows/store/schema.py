@@ -120,8 +120,8 @@ FROM (SELECT artifact_id, kind, shard, place, segment,
              unnest(range(segment, segment + length)) AS number
       FROM audit.artifact_parts JOIN audit.parts USING (part))
 """
-"""The segments of the tables one by one. store.sql, which older stores are given, too, lacks this
-view: they have lists of segments in another form."""
+"""The segments of the tables one by one. The view is not in store.sql, which is executed before a
+migration: the table `audit.parts` of a store of version 11 to 14 has no column `length`."""
 
 _IN_RANGES: Final = """
 INSERT INTO audit.parts

@@ -85,13 +85,13 @@ PAST_OF_GERUND: Final = dict(
 _PRESENT_OF_GERUND: Final = {
     f"{base.removesuffix('e')}ing": base
     for base in """
-    account appear attend become begin belong bring carry cause come compete consist contain
+    account appear attend become belong bring carry cause come compete consist contain
     contribute cover depend describe enjoy feature focus follow form give hold help include
-    increase indicate involve lead lie live make mean move occupy offer perform play produce
+    increase indicate involve lead live make mean move occupy offer perform play produce
     provide range reach receive rely remain represent rise serve show speak stand start surround
-    take target vary win work write
+    take target vary work write
     """.split()
-} | {"lying": "lie", "beginning": "begin", "winning": "win", "being": "be", "having": "have"}
+} | {"lying": "lie", "beginning": "begin", "winning": "win", "having": "have"}
 _IRREGULAR: Final = {
     ("being", True, True): "were",
     ("being", True, False): "was",
@@ -107,9 +107,9 @@ def finite_form(gerund: str, *, past: bool, plural: bool) -> str | None:
     """The form of a verb behind its subject: "reached" for "reaching"; None where it is unknown."""
     if (gerund, past, plural) in _IRREGULAR:
         return _IRREGULAR[gerund, past, plural]
-    base = _PRESENT_OF_GERUND.get(gerund)
     if past:
         return PAST_OF_GERUND.get(gerund)
+    base = _PRESENT_OF_GERUND.get(gerund)
     if base is None or plural:
         return base
     if base.endswith(("s", "sh", "ch", "x")):
@@ -415,10 +415,10 @@ def _is_object_that_is(tree: Tree, noun: int, clause: int) -> bool:
 
     Not of what is wanted, shown or told of, nor in general statements: "Cooks need a knife that".
     """
-    agent = tree.relation(noun) == "obl:agent"
-    placed = tree.relation(noun) == "obl" and tree.case(noun) in ("in", "at", "on")
-    known = tree.relation(noun) == "obj" and tree.lows[clause] in _MADE_OR_HAD
-    placed &= tree.lows[clause] in _IN_PLACES
+    relation, verb = tree.relation(noun), tree.lows[clause]
+    agent = relation == "obl:agent"
+    placed = relation == "obl" and tree.case(noun) in ("in", "at", "on") and verb in _IN_PLACES
+    known = relation == "obj" and verb in _MADE_OR_HAD
     subject = tree.subject(clause)
     if tree.words[noun].head != clause or not (agent or placed or known) or subject is None:
         return False
@@ -436,7 +436,7 @@ def _is_one(tree: Tree, subject: int) -> bool:
 
 def relative_pronoun(tree: Tree, node: int) -> int | None:
     """The relative pronoun or adverb of a clause; None where it has none."""
-    found = (n for n in sorted(tree.subtree(node)) if _is_relative_word(tree, n))
+    found = (n for n in sorted(tree.subtree(node)) if is_relative_word(tree, n))
     return next(found, None)
 
 
@@ -461,7 +461,8 @@ def _can_be_restated(tree: Tree, node: int, pronoun: int) -> bool:
     return subject is not None and (placed or (relation == "obl" and tree.has(pronoun, "case")))
 
 
-def _is_relative_word(tree: Tree, index: int) -> bool:
+def is_relative_word(tree: Tree, index: int) -> bool:
+    """Whether a word is a relative pronoun or adverb, or one that asks."""
     return tree.tag(index) in _RELATIVE_TAGS or tree.lows[index] == "whose"
 
 
@@ -525,7 +526,7 @@ def _names_one(tree: Tree, node: int, clause: int) -> bool:
 
 def _begins_relative(tree: Tree, node: int) -> bool:
     first = min(n for n in tree.subtree(node) if tree.relation(n) != "punct" or n == node)
-    return _is_relative_word(tree, first)
+    return is_relative_word(tree, first)
 
 
 def _is_adjective(tree: Tree, node: int, head: int, clause: int) -> bool:

@@ -297,10 +297,8 @@ def joined(stem: str, item: str) -> str | None:
     common = plain_form if needs_plain_form else _is_common(first.casefold())
     if (common and first[1:].islower()) or (common and len(first) == 1):
         item = item[0].lower() + item[1:]
-    if said := _one_of_several(stem, item.rstrip(" .;,")):
-        return said
-    said = f"{stem} {item.rstrip(' .;,')}"
-    return f"{capitalized(said)}."
+    item = item.rstrip(" .;,")
+    return _one_of_several(stem, item) or f"{capitalized(f'{stem} {item}')}."
 
 
 def _one_of_several(stem: str, item: str) -> str | None:
@@ -309,9 +307,11 @@ def _one_of_several(stem: str, item: str) -> str | None:
     if be.low not in ("are", "were") or not is_definite_group(tuple(group)):
         return None
     name, comma, told = item.partition(", ")
-    words = [word for word in _NAME_PART.findall(name) if word not in _SMALL_WORDS]
+    parts = _NAME_PART.findall(name)
+    words = [word for word in parts if word not in _SMALL_WORDS]
     named = len(words) > 1 and all(word[0].isupper() for word in words)
-    if not named or (may_be_plural(words[-1]) and len(words) == len(_NAME_PART.findall(name))):
+    # "Blood Clots" may be a plural, "Music for the Masses" is a title.
+    if not named or (may_be_plural(words[-1]) and words == parts):
         return None
     verb = "is" if be.low == "are" else "was"
     return f"{name}{f', {told},' if comma else ''} {verb} {text_of(one_of(tuple(group)))}."

@@ -203,8 +203,8 @@ def is_definite_group(group: Clause) -> bool:
     """Whether words name a known group of several: "the albums", "Ann's albums"."""
     if not group or any(token.tag in ("comma", "relative", "punctuation") for token in group):
         return False
-    definite = group[0].low in _DEFINITE or any(token.low in ("'s", "’s") for token in group)
-    definite |= any(token.low.endswith(("'s", "’s", "s'")) for token in group[:-1])
+    owned = any(token.low.endswith(("'s", "’s", "s'")) for token in group[:-1])
+    definite = owned or group[0].low in _DEFINITE
     several = any(token.low.endswith("s") or token.low in _PLURALS for token in group)
     return definite and several
 

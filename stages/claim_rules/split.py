@@ -22,6 +22,7 @@ from claimflow.stages.claim_rules.detached import (
     has_number,
     is_condition,
     is_nominal_predicate,
+    is_relative_word,
     made_of_subject,
     nearest_noun,
     noun_phrase,
@@ -246,10 +247,6 @@ def _breaks_off(tree: Tree, claim: Pieces) -> bool:
     return (last.tag in _WANTING or last.low == "including") and last.end != whole
 
 
-def _is_relative(tree: Tree, index: int) -> bool:
-    return tree.tag(index) in ("WP", "WDT", "WP$") or tree.lows[index] == "whose"
-
-
 def _cuts_word(tree: Tree, claim: Pieces) -> bool:
     """Whether a claim has a part of what a hyphen joins: the 18 of "the 2017-18 season"."""
     here = tree.here(claim)
@@ -458,8 +455,6 @@ class _Splitter:
                 be = self._be(named, clause, plural=tree.is_plural(clause))
                 words = tree.subtree(named)
                 self.claims.append(joined([*subject, be], tree.pieces(tree.tidied(words))))
-            case _:
-                pass
 
     def _links(self, node: int) -> set[int]:
         """The conjunctions and marks that a coordinated clause begins with."""
@@ -574,7 +569,8 @@ class _Splitter:
             verbs = [n for n in tree.conjuncts(node) if tree.is_verb(n)]
             # "which he bought, and which he sold"
             self.certain &= len(tree.of(node, "conj")) == len(verbs)
-            self.certain &= sum(_is_relative(tree, n) for n in words) == 1
+            pronouns = [n for n in words if is_relative_word(tree, n) and tree.tag(n) != "WRB"]
+            self.certain &= len(pronouns) == 1
             subject = named or ([] if own is None else tree.pieces(sorted(tree.subtree(own))))
             first = words - {pronoun} - tree.subtrees(verbs)
             self._add_with_object(node, first, named, about)

@@ -74,9 +74,7 @@ def _contrasted(tree: Tree, predicate: int, pieces: Pieces) -> tuple[Pieces, lis
         if tree.subtree(head) & here - phrase or places != rest or max(words) != max(phrase):
             continue
         place = tree.places(pieces, frozenset(verbs[:1]))[0]
-        links = set(tree.of(denied[0], "cc")) | {
-            n for n in tree.of(denied[0], "advmod") if tree.lows[n] == "not"
-        }
+        links = {n for n in tree.of(denied[0], "cc", "advmod") if tree.lows[n] in ("but", "not")}
         other = tree.pieces(tree.tidied(words - links))
         if not tree.has(denied[0], "case"):
             other = joined(tree.pieces(tree.of(head, "case"), again=True), other)
@@ -84,7 +82,8 @@ def _contrasted(tree: Tree, predicate: int, pieces: Pieces) -> tuple[Pieces, lis
         if pieces[place].low == "can":
             verb = [pieces[place]._replace(text="cannot")]
         opening = joined(again([*pieces[:place], *verb]), again(pieces[place + 1 : places[0]]))
-        kept = trimmed(piece for piece in pieces if piece not in tree.pieces(sorted(words)))
+        out = set(tree.places(pieces, words))
+        kept = trimmed(piece for n, piece in enumerate(pieces) if n not in out)
         return kept, [[*joined(opening, other), *pieces[places[-1] + 1 :]]]
     return pieces, []
 

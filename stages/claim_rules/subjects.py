@@ -54,10 +54,10 @@ def each_subject(tree: Tree, predicate: int, pieces: Pieces) -> list[Pieces]:
     one = _reworded(tree, behind, others)
     several = _reworded(tree, behind, {n: [] for n in each})
     head = tree.pieces(tree.tidied((tree.subtree(subject) & here) - tree.subtrees(found.others)))
-    statements_of = [[*joined(before, head), *(several if _is_several(tree, subject) else one)]]
+    statements_of = [[*joined(before, head), *(several if _takes_are(tree, subject) else one)]]
     for member in found.others:
         named = joined(before, other_member(tree, found, member, here, joins=bool(before)))
-        statements_of.append([*named, *(several if _is_several(tree, member) else one)])
+        statements_of.append([*named, *(several if _takes_are(tree, member) else one)])
     return statements_of
 
 
@@ -76,7 +76,7 @@ def _are_several(tree: Tree, found: Coordination) -> bool:
     )
 
 
-def _is_several(tree: Tree, noun: int) -> bool:
+def _takes_are(tree: Tree, noun: int) -> bool:
     """Whether a noun takes "are": "the Alps", but not "Windows"."""
     return tree.tag(noun) == "NNS" or (tree.tag(noun) == "NNPS" and tree.has(noun, "det"))
 

@@ -360,10 +360,8 @@ def _coordinated(words: Sequence[Word], lows: Sequence[str]) -> dict[int, int]:
         if listed and word.tag == "VBN" and _goes_on(words, above, index):
             found[index] = above
         # "to make bags, to sell them, and to repair them"
-        purpose = word.relation == "advcl" and [one.tag for one in words[index - 2 : index]] == [
-            ",",
-            "TO",
-        ]
+        marks = (words[index - 2].tag, words[index - 1].tag) if index > 1 else ()
+        purpose = word.relation == "advcl" and marks == (",", "TO")
         if purpose and word.tag == words[above].tag == "VB" and _goes_on(words, above, index):
             found[index] = above
         if word.relation != "conj" or above < 0:
@@ -434,7 +432,6 @@ def _pairs(words: Sequence[Word], lows: Sequence[str]) -> dict[int, int]:
 def _participles(words: Sequence[Word]) -> list[int]:
     """Participles behind a comma that are taken for a further predicate: "..., giving concerts"."""
     linked = {word.head for word in words if word.relation in ("cc", "aux", "nsubj")}
-    linked |= {word.head for word in words if word.relation == "aux" and word.tag != "MD"}
     return [
         index
         for index, word in enumerate(words)

@@ -98,6 +98,15 @@ def ask(store: Store, sql: str) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
+def kill_migration(store: Store, seconds: float) -> None:
+    """Begin to migrate a store in a process of its own, and kill that after so many seconds."""
+    command = [sys.executable, "-m", "claimflow", "migrate", "--store", str(store.path)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        process.kill()
+
+
 def test_a_migrated_store_has_the_tables_and_views_of_a_fresh_one(
     migrated: Store, tmp_path: Path
 ) -> None:
@@ -148,12 +157,8 @@ def test_lists_of_segments_of_version_14_become_ranges(fourteenth: Store) -> Non
 
 def test_a_migration_to_ranges_that_is_killed_leaves_the_store_whole(fourteenth: Store) -> None:
     before = rows_of_views(fourteenth)
-    command = [sys.executable, "-m", "claimflow", "migrate", "--store", str(fourteenth.path)]
     for seconds in (0.3, 0.6, 0.9):
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(seconds)
-            process.kill()
+        kill_migration(fourteenth, seconds)
         [(version,)] = ask(fourteenth, "SELECT schema_version FROM audit.store")
         assert version in (14, SCHEMA_VERSION)
         assert rows_of_views(fourteenth) == before
@@ -369,11 +374,7 @@ def test_a_run_of_an_older_store_can_be_sent(tenth: Store) -> None:
 @pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2])
 def test_a_migration_that_is_killed_leaves_the_store_whole(tenth: Store, seconds: float) -> None:
     before = rows_of_views(tenth)
-    command = [sys.executable, "-m", "claimflow", "migrate", "--store", str(tenth.path)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
-        process.kill()
+    kill_migration(tenth, seconds)
     [(version,)] = ask(tenth, "SELECT schema_version FROM audit.store")
     assert version in (10, SCHEMA_VERSION)
     assert rows_of_views(tenth) == before
