@@ -5,8 +5,8 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,13 @@ import polars as pl
 
 from claimflow.flows.errors import ArgumentKind, Fault, InputError, kind_faults, one_of
 from claimflow.flows.files import path_exists, path_fault
+from claimflow.flows.judge.ledger_writer import recover_journals
 from claimflow.flows.judge.provider import JudgeProvider, judge_settings
 from claimflow.flows.judge.rate_limit import OpenSharedLimiter, no_shared_limit
 from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.shared_ledger import SharedLedger, open_shared_ledger
 from claimflow.flows.pipeline.compose import compose, metrics_for
+from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import Rerun
 from claimflow.flows.pipeline.schema import EarlierTurns
 from claimflow.flows.pipeline.yaml_source import YamlSource, source_from
@@ -390,6 +393,17 @@ BATCH_WAIT: Final = timedelta(hours=26)
 """How long a run waits for the batches of a provider, which promises them within 24 hours."""
 
 
+@contextmanager
+def _shared_ledger(
+    pipeline: Pipeline, ledger: Ledger, stop: threading.Event
+) -> Iterator[SharedLedger | None]:
+    """The ledger that a pipeline shares, if it does; what killed runs were answered is saved."""
+    place = pipeline.source.place("ledger")
+    with open_shared_ledger(pipeline.ledger, place, stop) as shared:
+        recover_journals(ledger, shared)
+        yield shared
+
+
 def run_pipeline(
     prepared: Prepared,
     store: Store | None = None,
@@ -416,10 +430,10 @@ def run_pipeline(
 
     Raises `InputError` where an endpoint that may be asked lacks a key, or a price that its
     budget needs, where a step that is to be reused is not in the store, and where the workers
-    cannot be reached; `StoreFullError` where the disk has too little space; `StoppedError` when
-    the run was stopped; `RunTimeoutError` when it took too long; `PendingError` when a batch had
-    not ended in time; `JudgeError` and `StoreError` when a model or the store fails. The end of
-    the run is recorded in any case.
+    or the shared ledger cannot be reached; `StoreFullError` where the disk has too little space;
+    `StoppedError` when the run was stopped; `RunTimeoutError` when it took too long; `PendingError`
+    when a batch had not ended in time; `JudgeError` and `StoreError` when a model, the shared
+    ledger or the store fails. The end of the run is recorded in any case.
     """
     observer, stop = observer or RunObserver(), stop or threading.Event()
     prepared = fetch_models(prepared, observer.message)
@@ -434,13 +448,14 @@ def run_pipeline(
     check_ready(prepared, store, choice)
 
     def session(run_id: str) -> Session:
-        opened = open_session(run_id=run_id)
+        opened = open_session(run_id=run_id, shared=shared)
         opened.allow_batches(BATCH_WAIT if batch_wait is None else batch_wait, observer.message)
         return opened
 
+    ledger = Ledger(store)
     open_session = partial(
         Session,
-        Ledger(store),
+        ledger,
         stop=stop,
         redact=redact,
         call_timeout=call_timeout,
@@ -452,6 +467,7 @@ def run_pipeline(
     place = partial(pipeline.source.place, "workers")
     stages = [step.stage for step in choice.steps]
     with (
+        _shared_ledger(pipeline, ledger, stop) as shared,
         closing(open_workers(pipeline.workers, stop, place, stages)) as workers,
         run_context(
             pipeline,

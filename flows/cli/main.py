@@ -19,6 +19,7 @@ from claimflow.flows.cli import (
     init,
     inspect,
     label,
+    ledger,
     maintain,
     noise,
     plan,
@@ -52,7 +53,7 @@ exit codes:
   3    the store is busy, or a disk is full
   4    a gate failed
   5    a gate is inconclusive or was not checked
-  6    a judge cannot be used (finished work is kept)
+  6    a judge, or the shared ledger, cannot be used (finished work is kept)
   7    the workers cannot continue (finished work is kept)
   8    the run failed: more failed rows than fail_when allows, or its timeout was reached
        (finished work is kept)
@@ -125,6 +126,7 @@ def command_line() -> argparse.ArgumentParser:
         check,
         traces,
         receive,
+        ledger,
         noise,
         schedule,
         inspect,

@@ -66,6 +66,7 @@ def add(commands: Commands) -> None:
 
 def plan(options: Namespace) -> int:
     """Print what a run would do with each step, and what it would ask of endpoints."""
+    from claimflow.flows.judge.shared_ledger import open_shared_ledger
     from claimflow.flows.pipeline.rerun import Rerun
     from claimflow.flows.report.run_text import partial_run_text, untaught_text
     from claimflow.flows.report.terminal import Terminal
@@ -86,11 +87,11 @@ def plan(options: Namespace) -> int:
         print(choice.nothing_to_do)
         return 0
     planned = planning.plan(prepared, store, choice=choice)
-    estimates = estimate(prepared, store, planned)
-    canaries = {
-        f"canaries of {', '.join(steps)}": one
-        for steps, one in canary_estimates(prepared, store, choice.wanted).items()
-    }
+    pipeline = prepared.pipeline
+    with open_shared_ledger(pipeline.ledger, pipeline.source.place("ledger")) as shared:
+        estimates = estimate(prepared, store, planned, shared)
+        tried = canary_estimates(prepared, store, choice.wanted, shared)
+    canaries = {f"canaries of {', '.join(steps)}": one for steps, one in tried.items()}
     terminal = Terminal()
     samples = planning.plan_samples(prepared, store)
     _print_plan(terminal, [samples, *planned], estimates, canaries)

@@ -1,14 +1,20 @@
-"""Runs that use one store at the same time share their requests: each is sent by one run only."""
+"""Runs at the same time share their requests: each is sent by one run only.
+
+They use one store, or stores on several machines that share a ledger.
+"""
 
 import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from claimflow.flows.judge.key_locks import KeyLocks
-from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals
+from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals, write_entries
+from claimflow.flows.judge.shared_ledger import SharedLedger
 from claimflow.flows.judge.worker_pool import WorkerPool
 from claimflow.flows.store.ledger import Ledger
 
@@ -19,6 +25,7 @@ _LONGEST_PAUSE: Final = 1.0
 """Seconds between two looks at what another run is asking."""
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Asking:
@@ -27,9 +34,14 @@ class Asking:
     Used by the coroutines of one loop.
     """
 
-    def __init__(self, ledger: Ledger, writer: LedgerWriter) -> None:
+    def __init__(
+        self, ledger: Ledger, writer: LedgerWriter, shared: SharedLedger | None = None
+    ) -> None:
         self._ledger = ledger
         self._writer = writer
+        self._shared = shared
+        # Of their own: requests to the shared ledger must not hold up calls.
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="shared ledger")
         self._locks = KeyLocks(ledger.store.path)
         self._other_runs_seen = False
         self._wait_reported = False
@@ -52,28 +64,31 @@ class Asking:
     ) -> None:
         """Call `ask` with each of `batches` of the items that are `missing` (item -> ledger key).
 
-        A batch that another run is asking at the moment is put off. Its replies are in the ledger
-        when that run has them: `recall` takes over those of some items, and returns the items that
-        had one. What then is still missing, because that run failed or was killed, is asked. With
-        `fresh` no reply of another run is used. `changes` is what `changes()` returned before the
-        ledger was read, `together` is for the pool. Raises what `WorkerPool.work_through` raises.
+        What the shared ledger has is copied into the store first. A batch that another run is
+        asking at the moment is put off, and so is an item that a run on another machine has
+        claimed. Its replies are in the ledger when that run has them: `recall` takes over those of
+        some items, and returns the items that had one. What then is still missing, because that
+        run failed or was killed, is asked. With `fresh` no reply of another run is used. `changes`
+        is what `changes()` returned before the ledger was read, `together` is for the pool. Raises
+        what `WorkerPool.work_through` raises, and `JudgeError` as `SharedLedger` does.
         """
         left = dict(missing)
         put_off: dict[Item, str] = {}
         reading = asyncio.Lock()
+        waited = False
 
-        async def read_ledger(*, after_wait: bool) -> None:
+        async def read_ledger() -> None:
             nonlocal changes
             async with reading:
                 found = self._locks.changes()
-                self._other_runs_seen |= after_wait or found != changes
+                self._other_runs_seen |= waited or found != changes
                 recovered = await self._recover_journals()
-                if after_wait or recovered or found != changes:
+                if waited or recovered or found != changes:
                     changes = found
                     for item in await recall(dict(left)):
                         del left[item]
 
-        async def ask_batch(batch: Sequence[Item], *, waited: bool) -> None:
+        async def ask_batch(batch: Sequence[Item]) -> None:
             keys = [missing[item] for item in batch]
             if not self._locks.take(keys) and not fresh:
                 self._other_runs_seen = True
@@ -81,7 +96,7 @@ class Asking:
                 return
             try:
                 if not fresh and not left.keys().isdisjoint(batch):
-                    await read_ledger(after_wait=waited)
+                    await read_ledger()
                 # What this run is asking itself must not be recalled as well.
                 unanswered = [item for item in batch if left.pop(item, None) is not None]
                 if unanswered:
@@ -89,32 +104,84 @@ class Asking:
             finally:
                 self._writer.when_saved(lambda: self._locks.release(keys))
 
-        todo, pause, waited = dict(missing), _FIRST_PAUSE, False
-        while todo:
-            before = len(todo)
-            put_off.clear()
-            asked = partial(ask_batch, waited=waited)
-            await pool.work_through(batches(todo), asked, together=together)
-            todo = {item: key for item, key in put_off.items() if item in left}
-            pause = _FIRST_PAUSE if len(todo) < before else min(2 * pause, _LONGEST_PAUSE)
-            if todo:
-                self._report_wait(pause)
-                await pool.wait_for(asyncio.sleep(random.uniform(pause / 2, pause)))
-                waited = True
+        claim = partial(self._claim, left=left, recall=recall, pool=pool, fresh=fresh)
+        with self._claims(missing, fresh=fresh):
+            todo, elsewhere = await claim(missing)
+            pause = _FIRST_PAUSE
+            while todo or elsewhere:
+                before = len(todo) + len(elsewhere)
+                put_off.clear()
+                await pool.work_through(batches(todo), ask_batch, together=together)
+                waiting = {item: key for item, key in put_off.items() if item in left}
+                claimed, elsewhere = await claim(elsewhere)
+                todo = waiting | claimed
+                shorter = len(todo) + len(elsewhere) < before
+                pause = _FIRST_PAUSE if shorter else min(2 * pause, _LONGEST_PAUSE)
+                if waiting or elsewhere:
+                    self._report_wait(pause)
+                    await pool.wait_for(asyncio.sleep(random.uniform(pause / 2, pause)))
+                    waited = True
+
+    async def _claim(
+        self,
+        items: Mapping[Item, str],
+        *,
+        left: dict[Item, str],
+        recall: Callable[[Mapping[Item, str]], Awaitable[Collection[Item]]],
+        pool: WorkerPool,
+        fresh: bool,
+    ) -> tuple[dict[Item, str], dict[Item, str]]:
+        """(items that this run is to ask, items that a run on another machine is asking).
+
+        Those that the shared ledger has are copied into the store, recalled, and no longer in
+        `left`. With `fresh` all are asked.
+        """
+        elsewhere = frozenset[str]()
+        items = {item: key for item, key in items.items() if item in left}
+        if self._shared is not None and items and not fresh:
+            asked = self._in_thread(self._shared.take, list(items.values()))
+            found, elsewhere = await pool.wait_for(asked)
+            if found:
+                await self._in_thread(write_entries, self._ledger, found)
+                for item in await recall(items):
+                    del left[item]
+        items = {item: key for item, key in items.items() if item in left}
+        theirs = {item: key for item, key in items.items() if key in elsewhere}
+        return {item: key for item, key in items.items() if item not in theirs}, theirs
+
+    @contextmanager
+    def _claims(self, missing: Mapping[Any, str], *, fresh: bool) -> Iterator[None]:
+        """At the end, when all is saved, claim in the shared ledger no more what is `missing`."""
+        try:
+            yield
+        finally:
+            shared = self._shared
+            if shared is not None and not fresh:
+
+                def release() -> None:
+                    self._threads.submit(shared.release, set(missing.values()))
+
+                self._writer.when_saved(release)
+
+    async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, work, *arguments)
 
     def _report_wait(self, pause: float) -> None:
         """Log a warning, once, when the wait for another run has become long."""
         if pause == _LONGEST_PAUSE and not self._wait_reported:
             self._wait_reported = True
-            what = "%s: waiting for answers that another run on this store is asking for"
-            _LOG.warning(what, self._ledger.store.path)
+            what = "%s: waiting for answers that another run%s is asking for"
+            where = " on this store" if self._shared is None else ""
+            _LOG.warning(what, self._ledger.store.path, where)
 
     async def _recover_journals(self) -> int:
         """Save what a killed run left in a journal, where there is or was another run at all."""
         if not self._other_runs_seen:
             return 0
-        return await asyncio.to_thread(recover_journals, self._ledger)
+        return await asyncio.to_thread(recover_journals, self._ledger, self._shared)
 
     def close(self) -> None:
         """Let other runs ask for everything that this one was asking for."""
+        self._threads.shutdown()
         self._locks.close()

@@ -1,5 +1,7 @@
 """Call records: what was sent, what came back, at what cost."""
 
+import base64
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -223,3 +225,34 @@ def read_call(fields: Sequence[Any]) -> Call:
     except ArithmeticError:
         cost = None
     return call._replace(asked_at=asked_at, cost=cost)
+
+
+class Entry(NamedTuple):
+    """A call, its replies by ledger key, and the id of the open call that it closes.
+
+    `call` is None where it is not known which call gave the replies.
+    """
+
+    call: Call | None
+    replies: Mapping[str, bytes]
+    closes: str | None = None
+
+
+def entry_line(entry: Entry) -> bytes:
+    """The entry as a line of JSON."""
+    replies = {key: base64.b64encode(reply).decode() for key, reply in entry.replies.items()}
+    line = json.dumps([entry.call, replies, entry.closes], default=str, ensure_ascii=False)
+    return line.encode("utf-8", "replace") + b"\n"
+
+
+def read_entry(line: bytes) -> Entry:
+    """The entry of a line. Raises one of `NO_ENTRY` where it is none."""
+    call, replies, closes = json.loads(line)
+    for key in (*replies, *([] if closes is None else [closes])):
+        check_id(key)
+    decoded = {key: base64.b64decode(reply, validate=True) for key, reply in replies.items()}
+    return Entry(None if call is None else read_call(call), decoded, closes)
+
+
+NO_ENTRY: Final = (ValueError, TypeError, AttributeError, RecursionError)
+"""What `read_entry` raises."""

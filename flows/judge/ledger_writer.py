@@ -1,10 +1,8 @@
 """Saves calls and replies: in a journal file at once, in the store within a second."""
 
 import asyncio
-import base64
 import fcntl
 import glob
-import json
 import logging
 import os
 import secrets
@@ -13,23 +11,23 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final
 
 from claimflow.flows.errors import StoreFullError
-from claimflow.flows.judge.calls import Call, call_table, check_id, read_call
+from claimflow.flows.judge.calls import (
+    NO_ENTRY,
+    Call,
+    Entry,
+    call_table,
+    entry_line,
+    read_entry,
+)
+from claimflow.flows.judge.shared_ledger import SharedLedger
 from claimflow.flows.store.integrity import UNREADABLE
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 
 _LOG: Final = logging.getLogger("claimflow")
-
-
-class Entry(NamedTuple):
-    """A call, its replies by ledger key, and the id of the open call that it closes."""
-
-    call: Call
-    replies: Mapping[str, bytes]
-    closes: str | None
 
 
 class Journal:
@@ -56,7 +54,7 @@ class Journal:
     def add(self, entry: Entry) -> None:
         """Append an entry. Raises `StoreFullError` where the disk is full."""
         with _store_full_errors(self._store):
-            self._file.write(_line(entry))
+            self._file.write(entry_line(entry))
 
     def discard(self) -> None:
         """Delete the file: its entries are in the store."""
@@ -68,8 +66,8 @@ class Journal:
         self._file.close()
 
 
-def recover_journals(ledger: Ledger) -> int:
-    """Save the entries of journals left by ended processes; returns their number.
+def recover_journals(ledger: Ledger, shared: SharedLedger | None = None) -> int:
+    """Save the entries of journals left by ended processes, also in `shared`; returns their number.
 
     A journal with lines that are no entries is kept under a name that ends in `.unreadable`, with
     a warning that tells how many they are; its other entries are saved.
@@ -82,7 +80,7 @@ def recover_journals(ledger: Ledger) -> int:
         try:
             with path.open("rb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                recovered += _recover(ledger, path, file)
+                recovered += _recover(ledger, shared, path, file)
         except (FileNotFoundError, BlockingIOError):
             continue
         except OSError as error:
@@ -90,20 +88,20 @@ def recover_journals(ledger: Ledger) -> int:
     return recovered
 
 
-def _recover(ledger: Ledger, path: Path, file: BinaryIO) -> int:
+def _recover(ledger: Ledger, shared: SharedLedger | None, path: Path, file: BinaryIO) -> int:
     """Save the entries of a journal and remove it, or set it aside."""
     saved = lost = 0
     entries: list[Entry] = []
     while line := file.readline(_LONGEST_LINE):
         try:
-            entries.append(_entry(line))
-        except (ValueError, TypeError, AttributeError, RecursionError):
+            entries.append(read_entry(line))
+        except NO_ENTRY:
             # The last line of a killed process may not be whole.
             lost += line.endswith(b"\n") or not line.startswith(_BEGINNING[: len(line)])
         if len(entries) == _ENTRIES_AT_ONCE:
-            write_entries(ledger, entries)
+            write_entries(ledger, entries, shared)
             saved, entries = saved + len(entries), []
-    write_entries(ledger, entries)
+    write_entries(ledger, entries, shared)
     if lost:
         aside = path.rename(f"{path}{UNREADABLE}")
         what = "%s: %d of %d lines are no calls of this version of claimflow; they are not saved"
@@ -113,12 +111,16 @@ def _recover(ledger: Ledger, path: Path, file: BinaryIO) -> int:
     return saved + len(entries)
 
 
-def write_entries(ledger: Ledger, entries: Sequence[Entry]) -> None:
-    """Write entries into the store, in one transaction."""
+def write_entries(
+    ledger: Ledger, entries: Sequence[Entry], shared: SharedLedger | None = None
+) -> None:
+    """Write entries into the store, in one transaction, and then send them to `shared`."""
     replies = {key: reply for entry in entries for key, reply in entry.replies.items()}
     closed = [entry.closes for entry in entries if entry.closes is not None]
-    calls = call_table([entry.call for entry in entries])
+    calls = call_table([entry.call for entry in entries if entry.call is not None])
     ledger.remember("judge", replies, calls=calls, closed=closed)
+    if shared is not None:
+        shared.send(entries)
 
 
 @contextmanager
@@ -129,21 +131,6 @@ def _store_full_errors(store: Store) -> Iterator[None]:
         hint = "make room and run again; what is on file is kept"
         what = f"a file beside it cannot be written ({error.strerror})"
         raise StoreFullError(f"{store.path}: {what}; {hint}") from error
-
-
-def _line(entry: Entry) -> bytes:
-    replies = {key: base64.b64encode(reply).decode() for key, reply in entry.replies.items()}
-    line = json.dumps([entry.call, replies, entry.closes], default=str, ensure_ascii=False)
-    return line.encode("utf-8", "replace") + b"\n"
-
-
-def _entry(line: bytes) -> Entry:
-    """The entry of a line; raises `ValueError`, `TypeError` and others where it is none."""
-    call, replies, closes = json.loads(line)
-    for key in (*replies, *([] if closes is None else [closes])):
-        check_id(key)
-    decoded = {key: base64.b64decode(reply, validate=True) for key, reply in replies.items()}
-    return Entry(read_call(call), decoded, closes)
 
 
 _BEGINNING: Final = b'[["'
@@ -165,12 +152,14 @@ class LedgerWriter:
     """Saves calls for all endpoints of a run. Used by coroutines of one loop.
 
     A call is in a journal beside the store when `add` returns, and in the store within a second.
-    When the store cannot be written, journals are kept for the next run to recover, and `saved`
-    and `keep_up` raise the error.
+    Where runs on other machines share a ledger, it is in that, too, when it counts as saved. When
+    one of them cannot be written, journals are kept for the next run to recover, and `saved` and
+    `keep_up` raise the error.
     """
 
-    def __init__(self, ledger: Ledger, *, redact: bool) -> None:
+    def __init__(self, ledger: Ledger, *, redact: bool, shared: SharedLedger | None = None) -> None:
         self._ledger = ledger
+        self._shared = shared
         self._redact = redact
         self._entries: list[Entry] = []
         self._journal: Journal | None = None
@@ -200,7 +189,7 @@ class LedgerWriter:
             self._task = asyncio.create_task(self._write())
 
     async def saved(self) -> None:
-        """Return when all that was added until now is in the store.
+        """Return when all that was added until now is in the store, and in the shared ledger.
 
         Raises the error of a write that failed; the calls are in a journal then.
         """
@@ -247,7 +236,7 @@ class LedgerWriter:
     def _save(self, entries: list[Entry], journal: Journal) -> None:
         if self._error is None:
             try:
-                write_entries(self._ledger, entries)
+                write_entries(self._ledger, entries, self._shared)
             except Exception as error:
                 self._error = error
         if self._error is None:

@@ -23,6 +23,7 @@ from claimflow.flows.judge.rate_limit import (
     SharedLimiter,
     no_shared_limit,
 )
+from claimflow.flows.judge.shared_ledger import SharedLedger
 from claimflow.flows.pipeline.model_settings import Judge
 from claimflow.flows.store.batches import Batches
 from claimflow.flows.store.ledger import Ledger
@@ -143,10 +144,11 @@ class Session:
     texts. `answered(step, done, of)` is called when questions of a step are answered, with how many
     have been in this run, of how many that it has asked so far. The steps in `fresh` ask again what
     was answered before their time in it, None for the session's start. `open_shared_limiter` opens
-    the limits that other runs share. No call takes longer than `call_timeout`.
+    the limits that other runs share, and `shared` is the ledger that runs on other machines share,
+    which the caller closes. No call takes longer than `call_timeout`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         ledger: Ledger,
         *,
@@ -157,6 +159,7 @@ class Session:
         answered: Answered = lambda _step, _done, _of: None,
         fresh: Mapping[str, datetime | None] = MappingProxyType({}),
         open_shared_limiter: OpenSharedLimiter = no_shared_limit,
+        shared: SharedLedger | None = None,
     ) -> None:
         self.ledger = ledger
         self.batches = Batches(ledger.store)
@@ -174,8 +177,8 @@ class Session:
         self._batching: tuple[timedelta, Callable[[str], None]] | None = None
         self._batch_queues: dict[str, BatchQueue] = {}
         self.loop = Loop(at_end=self._finish)
-        self.ledger_writer = LedgerWriter(ledger, redact=redact)
-        self.asking = Asking(ledger, self.ledger_writer)
+        self.ledger_writer = LedgerWriter(ledger, redact=redact, shared=shared)
+        self.asking = Asking(ledger, self.ledger_writer, shared)
 
     def note_questions(self, asked: Mapping[str, int]) -> None:
         """Note how many questions, by step, will be answered; in the loop."""

@@ -107,7 +107,8 @@ _RESERVED: Final = frozenset(
 )
 
 
-def _check_url(url: str) -> str:
+def check_url(url: str) -> str:
+    """The URL of a server. Raises `ValueError` for another text, and for one with keys in it."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write a URL such as http://127.0.0.1:8000/v1")
@@ -223,7 +224,7 @@ class Endpoint(YamlModel):
 
     model: str = Field(min_length=1)
     """The model by litellm's name, for example openai/gpt-4o-mini or hosted_vllm/qwen3."""
-    api_base: Annotated[str, AfterValidator(_check_url)] | None = None
+    api_base: Annotated[str, AfterValidator(check_url)] | None = None
     """The address of your own server; the provider's when left out."""
     timeout: float = Field(default=60, gt=0)
     """Seconds for one attempt; a call that keeps failing ends after four times as long."""

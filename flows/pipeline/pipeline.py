@@ -62,7 +62,8 @@ class Pipeline:
     `judges` holds the language models by name. `embedder` is the folder of an encoder, a
     model behind an endpoint, or None for the embedded encoder; `entailment` is a cross-encoder in a
     folder or of the Hub, or None for the embedded model. With `read_copy` each run leaves a copy of
-    the store to read. `workers` sets where steps without a language model run; it changes no row.
+    the store to read. `ledger` is the address of the ledger that runs on several machines share.
+    `workers` sets where steps without a language model run; it changes no row.
     `fail_when` says when a run fails for its failed rows; None is never. `gates` are the limits on
     the mean of each metric, `canaries` the labelled pairs that judges are checked with.
     """
@@ -74,6 +75,7 @@ class Pipeline:
     embedder: Path | EmbeddingEndpoint | None
     steps: tuple[Step, ...]
     read_copy: bool = True
+    ledger: str | None = None
     workers: WorkersSetting = field(default_factory=WorkersSetting)
     fail_when: FailWhen | None = field(default_factory=FailWhen)
     gates: Mapping[str, Gate] = field(default_factory=dict)
@@ -136,7 +138,7 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     if embedder is not None and not isinstance(embedder, EmbeddingEndpoint):
         embedder = source.folder / embedder.model
     store = source.folder / values.store
-    names = ("read_copy", "workers", "fail_when", "gates", "canaries")
+    names = ("read_copy", "ledger", "workers", "fail_when", "gates", "canaries")
     rest = {name: getattr(values, name) for name in names}
     if values.entailment:
         place = folder_or_hub_model(source.folder, values.entailment.model)

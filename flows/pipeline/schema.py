@@ -25,6 +25,7 @@ from claimflow.flows.pipeline.model_settings import (
     OnnxCrossEncoder,
     OnnxEncoder,
     YamlModel,
+    check_url,
 )
 from claimflow.flows.pipeline.sample_choice import Redactions, Selection
 from claimflow.stages.base import Stage
@@ -175,6 +176,10 @@ def pipeline_model(others: tuple[tuple[str, type[Stage] | None], ...] = ()) -> t
         "read_copy": (
             bool,
             Field(True, description="Write a copy of the store for queries after each run."),
+        ),
+        "ledger": (
+            Annotated[str, AfterValidator(check_url)] | None,
+            Field(None, description="The address of `claimflow ledger`, for several machines."),
         ),
         "judge": (
             Judge | None,

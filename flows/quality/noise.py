@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from claimflow.flows.judge.estimate import Estimate
+from claimflow.flows.judge.ledger_writer import recover_journals
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import upstream
@@ -81,7 +82,7 @@ def estimate_calls(
     pipeline = prepared.pipeline
     models = estimate_models(pipeline, store)
     counters = {
-        step.name: StepCounter(of, store, asked, models)
+        step.name: StepCounter(of, Ledger(store), asked, models)
         for step in pipeline.steps
         if (of := pipeline.endpoints_of(step))
     }
@@ -122,7 +123,9 @@ def measure_noise(
     stop = threading.Event()
 
     answered = observer.questions_answered
-    session = partial(Session, Ledger(store), stop=stop, redact=redact, answered=answered)
+    ledger = Ledger(store)
+    recover_journals(ledger)
+    session = partial(Session, ledger, stop=stop, redact=redact, answered=answered)
     with (
         run_context(prepared.pipeline, store, observer, session, suffix=runs.NOISE_SUFFIX) as (
             run_id,

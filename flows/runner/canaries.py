@@ -10,6 +10,7 @@ import polars as pl
 
 from claimflow.flows.judge.estimate import Estimate, combine
 from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.shared_ledger import LedgerToRead, SharedLedger
 from claimflow.flows.pipeline.gates import CanarySource
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.times import to_timedelta
@@ -233,34 +234,38 @@ def as_tables(canaries: Sequence[Canary]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def canary_estimates(
-    prepared: Prepared, store: Store, wanted: Collection[str]
+    prepared: Prepared,
+    store: Store,
+    wanted: Collection[str],
+    shared: SharedLedger | None = None,
 ) -> dict[tuple[str, ...], Estimate]:
     """The calls that canaries would cost, by the steps that share a judge.
 
-    Steps without a language model are left out. No call is made and nothing is written.
+    Steps without a language model are left out. What is in `shared` costs no call. No call is made
+    and nothing is written.
     """
     if prepared.pipeline.canaries is None:
         return {}
     session = Session(Ledger(store), run_id="", stop=threading.Event())
     toolbox = Toolbox(prepared.pipeline, session)
     return {
-        trial.steps: _estimate(prepared, store, trial)
+        trial.steps: _estimate(prepared, LedgerToRead(store, shared), trial)
         for trial in canary_judges(prepared.pipeline, toolbox, wanted)
         if trial.step.judges
     }
 
 
-def _estimate(prepared: Prepared, store: Store, trial: CanaryJudge) -> Estimate:
+def _estimate(prepared: Prepared, ledger: Ledger, trial: CanaryJudge) -> Estimate:
     pipeline = prepared.pipeline
-    asked = _questions(prepared, store, trial)
+    asked = _questions(prepared, ledger.store, trial)
     endpoints = pipeline.endpoints_of(trial.step)
-    models = estimate_models(pipeline, store)
+    models = estimate_models(pipeline, ledger.store)
     parts = []
     for some, fresh, since in (
         (asked.rest, False, None),
         (asked.again, asked.since is None, asked.since),
     ):
-        counter = StepCounter(endpoints, store, set(), models, fresh=fresh, since=since)
+        counter = StepCounter(endpoints, ledger, set(), models, fresh=fresh, since=since)
         if some:
             samples, claims = as_tables(some)
             tables = {"samples": samples, "claims": claims}

@@ -20,6 +20,7 @@ from claimflow.flows.judge.estimate import (
     combine,
 )
 from claimflow.flows.judge.panel import JudgePanel
+from claimflow.flows.judge.shared_ledger import LedgerToRead, SharedLedger
 from claimflow.flows.judge.sharing import steps_that_share
 from claimflow.flows.models.loading import LocalEntailmentModel, load_entailment_model
 from claimflow.flows.models.parser import EmbeddedParser
@@ -151,7 +152,7 @@ class StepCounter:
     def __init__(
         self,
         endpoints: Mapping[str, Endpoint],
-        store: Store,
+        ledger: Ledger,
         asked: set[str],
         models: ModelEstimates,
         *,
@@ -165,12 +166,12 @@ class StepCounter:
         self._name = name
         how: dict[str, Any] = {"fresh": fresh, "since": since, "shared": shared}
         self._judges = {
-            who: CountingJudge(judge, Ledger(store), asked, name=who, **how)
+            who: CountingJudge(judge, ledger, asked, name=who, **how)
             for who, judge in endpoints.items()
             if isinstance(judge, Judge)
         }
         self._embedders = {
-            name: CountingEmbedder(embedder, Ledger(store), asked, fresh=fresh, since=since)
+            name: CountingEmbedder(embedder, ledger, asked, fresh=fresh, since=since)
             for name, embedder in endpoints.items()
             if isinstance(embedder, EmbeddingEndpoint)
         }
@@ -310,17 +311,21 @@ _SHARDS: Final = 10
 
 
 def estimate(
-    prepared: Prepared, store: Store, planned: Sequence[PlannedStep]
+    prepared: Prepared,
+    store: Store,
+    planned: Sequence[PlannedStep],
+    shared: SharedLedger | None = None,
 ) -> dict[str, Estimate]:
     """The calls that each step would make, for the steps that call an endpoint, by name.
 
-    No call is made and nothing is written. Claims that a judge has yet to make are estimated.
+    What is in `shared` costs no call. No call is made and nothing is written. Claims that a judge
+    has yet to make are estimated.
     """
     pipeline, names = prepared.pipeline, {one.step for one in planned}
     steps = [step for step in pipeline.steps if step.name in names]
     endpoints = {step.name: of for step in steps if (of := pipeline.endpoints_of(step))}
     models = estimate_models(pipeline, store)
-    walk = _Walk(pipeline, store, planned, endpoints, models)
+    walk = _Walk(pipeline, LedgerToRead(store, shared), planned, endpoints, models)
     seen = 0
     if walk.counters:
         for part, samples in _parts(prepared.samples):
@@ -334,8 +339,8 @@ def estimate(
         about |= bool(cascade and models.entailment.guessed)
         one = counter.estimate(scale=scale, about=about)
         cascade_estimate = cascade.estimate(one.calls, scale=scale) if cascade else None
-        shared = walk.shared_with(name)
-        estimates[name] = one._replace(cascade=cascade_estimate, shared_with=shared)
+        others = walk.shared_with(name)
+        estimates[name] = one._replace(cascade=cascade_estimate, shared_with=others)
     return estimates
 
 
@@ -366,13 +371,13 @@ class _Walk:
     def __init__(
         self,
         pipeline: Pipeline,
-        store: Store,
+        ledger: Ledger,
         planned: Sequence[PlannedStep],
         endpoints: Mapping[str, Mapping[str, Endpoint]],
         models: ModelEstimates,
     ) -> None:
         self._models = models
-        self._store = store
+        self._store = ledger.store
         self._found = {
             one.step: found for one in planned if (found := one.artifact or one.below) is not None
         }
@@ -389,7 +394,7 @@ class _Walk:
             since = fresh.get(name)
             anew = name in fresh and since is None
             how: dict[str, Any] = {"name": name, "fresh": anew, "since": since, "shared": shared}
-            return StepCounter(endpoints[name], store, known, models, **how)
+            return StepCounter(endpoints[name], ledger, known, models, **how)
 
         names = {one.step for one in planned}
         self._shared: dict[str, SharedCalls] = {}

@@ -20,7 +20,6 @@ from claimflow.flows.errors import (
     StoppedError,
     StoreError,
 )
-from claimflow.flows.judge.ledger_writer import recover_journals
 from claimflow.flows.judge.session import Session
 from claimflow.flows.pipeline.pipeline import Pipeline
 from claimflow.flows.pipeline.rerun import StepSelection
@@ -39,7 +38,6 @@ from claimflow.flows.store.artifacts import Artifact, Provenance, find_artifact,
 from claimflow.flows.store.edits import Edit, Edits
 from claimflow.flows.store.fingerprint import samples_fingerprint, step_fingerprint, step_recipe
 from claimflow.flows.store.languages import Reader, record_readers
-from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.read_copy import update_read_copy
 from claimflow.flows.store.store import Store
 from claimflow.stages.rows import content_key
@@ -68,11 +66,9 @@ def run_context(
     """Record a new run; gives its id and its tools. The caller records how it ends.
 
     `open_session` opens the judge session of a `run_id`; `coverage` is how much of the pipeline it
-    has; `suffix` is added to the pipeline's name.
-    First the journals that killed runs left are read into the ledger. At the end the tools and the
-    `workers` are closed and the read copy is updated, unless the store failed.
+    has; `suffix` is added to the pipeline's name. At the end the tools and the `workers` are closed
+    and the read copy is updated, unless the store failed.
     """
-    recover_journals(Ledger(store))
     run_id, killed = runs.start_run(
         store,
         pipeline=f"{pipeline.name}{suffix}",

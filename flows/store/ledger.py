@@ -58,6 +58,16 @@ class Ledger:
             )
         return dict(zip(found["key"], found["reply"], strict=True))
 
+    def calls(self, ids: Sequence[str], columns: Sequence[str]) -> pl.DataFrame:
+        """These columns of the rows of `audit.calls` with these ids, in no order."""
+        with self.store.reading() as connection:
+            return read_table(
+                connection,
+                f"SELECT {', '.join(map(quoted_name, columns))} FROM audit.calls "
+                "SEMI JOIN (SELECT call_id::UUID AS call_id FROM incoming) USING (call_id)",
+                pl.DataFrame({"call_id": list(ids)}, schema={"call_id": pl.String}),
+            )
+
     def remember(
         self,
         tool: str,

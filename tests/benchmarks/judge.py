@@ -1,12 +1,13 @@
 """Cost of the LLM judge: calls and tokens per sample, wall time, CPU, memory.
 
     python -m tests.benchmarks.judge [--samples 500] [--latency 0.2] [--concurrency 64]
-        [--repeat 1] [--parts] [--embedder endpoint|embedded] [--ragas PYTHON]
+        [--repeat 1] [--parts] [--embedder endpoint|embedded] [--ledger] [--ragas PYTHON]
 
 The model is the project's loopback endpoint, in a process of its own whose CPU is not counted.
 Measured are factual correctness, answer correctness, context recall and faithfulness together,
 a rerun with nothing changed, and with `--parts` each metric alone. Responses and references have
-two claims of 11 words each, contexts four sentences. With `--ragas` a Python that has ragas
+two claims of 11 words each, contexts four sentences. With `--ledger` a run that shares `claimflow
+ledger`, whose CPU is printed, and a second machine. With `--ragas` a Python that has ragas
 computes its four metrics of these names from the same samples at the same endpoint. Columns:
 
 - `calls`: requests sent, per sample; `in`, `out`: tokens of four characters, per sample;
@@ -20,6 +21,7 @@ computes its four metrics of these names from the same samples at the same endpo
 import argparse
 import asyncio
 import json
+import os
 import random
 import resource
 import subprocess
@@ -101,6 +103,24 @@ def served(latency: float, *options: str) -> Iterator[str]:
         process.communicate()
 
 
+@contextmanager
+def shared(folder: Path) -> Iterator[str]:
+    """The URL of a shared ledger in a process of its own, whose CPU is printed at the end."""
+    command = [sys.executable, "-c", MAIN, "ledger", str(folder / "shared.duckdb"), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().split()[0]
+    finally:
+        process.terminate()
+        _, code, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(code)
+        print(process.stdout.read().strip(), end="")
+        print(
+            f"; CPU of the ledger: {used.ru_utime + used.ru_stime:.1f} s, {used.ru_maxrss >> 10} MB"
+        )
+
+
 def get_json(url: str, path: str) -> Any:
     with urlopen(f"{url}/{path}") as reply:
         return json.load(reply)
@@ -128,13 +148,16 @@ def write_samples(path: Path, count: int) -> None:
             file.write(json.dumps(sample) + "\n")
 
 
-def write_pipeline(folder: Path, url: str, steps: dict[str, Any], options: Any) -> None:
+def write_pipeline(
+    folder: Path, url: str, steps: dict[str, Any], options: Any, **more: Any
+) -> None:
     judge = {"model": MODEL, "api_base": f"{url}/v1", "max_concurrency": options.concurrency}
     pipeline = {
         "name": "judge",
         "samples": {"path": "samples.jsonl"},
         "store": "store.duckdb",
         "judge": judge,
+        **more,
         "steps": steps | {"summary": {"use": "summarize_scores"}},
     }
     if options.embedder == "endpoint":
@@ -286,6 +309,12 @@ def main(options: Any) -> None:
                 line("ragas", run_ragas(folder, url, options), options)
         again = run(folder, url)
         line("again, unchanged", again, options)
+        if options.ledger:
+            with shared(folder) as ledger:
+                write_pipeline(folder, url, TOGETHER, options, ledger=ledger)
+                line("with a ledger", fresh(folder, url), options)
+                line("a second machine", fresh(folder, url), options)
+            write_pipeline(folder, url, TOGETHER, options)
         print(f"store: {(folder / 'store.duckdb').stat().st_size / 1e6:.0f} MB")
         if whole.calls:
             alone = min(litellm_alone(url, options) for _ in range(options.repeat))
@@ -322,5 +351,6 @@ if __name__ == "__main__":
     parser.add_argument("--embedder", choices=["endpoint", "embedded"], default="endpoint")
     parser.add_argument("--repeat", type=int, default=1, help="runs, of which the least CPU counts")
     parser.add_argument("--parts", action="store_true", help="each metric alone as well")
+    parser.add_argument("--ledger", action="store_true", help="also with a shared ledger")
     parser.add_argument("--ragas", metavar="PYTHON", help="an interpreter that has ragas")
     main(parser.parse_args())

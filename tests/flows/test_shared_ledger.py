@@ -1,0 +1,492 @@
+"""Runs on several machines that share a ledger: real servers, stores and processes."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from claimflow.flows.cli.main import main
+from claimflow.flows.errors import StoppedError
+from claimflow.flows.judge import ledger_server, shared_ledger
+from claimflow.flows.judge.calls import Call, Entry, entry_line, read_entry
+from claimflow.flows.judge.embedding import EndpointEmbedder
+from claimflow.flows.judge.ledger_server import LedgerServer
+from claimflow.flows.judge.session import Session
+from claimflow.flows.judge.shared_ledger import SharedLedger, open_shared_ledger
+from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
+from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.store import Store, now
+from claimflow.stages.rows import content_key
+from tests.endpoint import faults
+from tests.endpoint.server import Endpoint, serve
+from tests.flows.forks import Forks, Process
+from tests.flows.judged import Judged, about
+
+NAMES: Final = [f"n{number}" for number in range(12)]
+KEYS: Final = [content_key("key", number) for number in range(5)]
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with serve(latency=0.2) as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def serving(store: Path, *, token: str | None = None, port: int = 0) -> Iterator[LedgerServer]:
+    """A ledger in a thread of this process."""
+    server = LedgerServer(Ledger(Store(store)), host="127.0.0.1", port=port, token=token)
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LedgerServer]:
+    with serving(tmp_path / "shared.duckdb") as server:
+        yield server
+
+
+class Command:
+    """`claimflow ledger` in a process of its own."""
+
+    def __init__(self, store: Path, port: int = 0) -> None:
+        arguments = [sys.executable, "-m", "claimflow", "ledger", str(store), "--port", str(port)]
+        self.process = subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().split()[0]
+        self.port = int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    commands: list[Command] = []
+
+    def start(port: int = 0) -> Command:
+        commands.append(Command(tmp_path / "shared.duckdb", port))
+        return commands[-1]
+
+    yield start
+    for command in commands:
+        command.kill()
+
+
+def machines(folder: Path, endpoint: Endpoint, url: str, count: int, **more: Any) -> list[Judged]:
+    """Machines with stores of their own and the same samples."""
+    found = [Judged(folder / str(number), endpoint) for number in range(count)]
+    for machine in found:
+        machine.path.parent.mkdir(parents=True)
+        machine.write(NAMES, more={"ledger": url}, max_concurrency=2, **more)
+    return found
+
+
+def start(forks: Forks, machine: Judged, *options: str) -> Process:
+    return forks.run(machine.path.parent, "run", machine.path.name, *options)
+
+
+def wait_for(happened: Callable[[], Any], *, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.005)
+
+
+def calls_in(store: Path) -> int:
+    with Store(store).reading() as connection:
+        [[count]] = connection.execute("SELECT count(*) FROM audit.calls").fetchall()
+    return int(count)
+
+
+def check_whole(machine: Judged) -> None:
+    """A machine has all verdicts, and each of them leads to its call."""
+    found = machine.ask(
+        "SELECT count(*) FROM latest.verdicts JOIN audit.calls USING (call_id) "
+        "WHERE verdict NOT NULL AND prompt NOT NULL AND reply NOT NULL"
+    )
+    assert found == [(3 * len(NAMES),)]
+    assert machine.ask("SELECT count(*) - count(DISTINCT call_id) FROM audit.calls") == [(0,)]
+    assert not list(machine.path.parent.glob("*.journal"))
+
+
+def test_machines_at_once_ask_what_one_of_them_would(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer, forks: Forks
+) -> None:
+    three = machines(tmp_path, endpoint, server.url, 3)
+    runs = [start(forks, machine) for machine in three]
+    for machine, run in zip(three, runs, strict=True):
+        assert run.code() == 0, run.err()
+        check_whole(machine)
+    assert endpoint.hits == len(NAMES)
+    paid = "SELECT count(*) FROM audit.calls JOIN audit.runs USING (run_id)"
+    assert sum(count for machine in three for [count] in machine.ask(paid)) == len(NAMES)
+
+
+def test_a_new_machine_asks_for_nothing_and_plan_says_so(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = machines(tmp_path, endpoint, server.url, 2)
+    assert first.command() == 0
+    capsys.readouterr()
+    assert main(["plan", str(second.path)]) == 0
+    assert f"no calls; {3 * len(NAMES)} answers are on file" in capsys.readouterr().out
+    assert not second.store.path.exists()
+    assert second.command() == 0
+    assert endpoint.hits == 0
+    check_whole(second)
+
+
+def test_a_machine_that_asks_afresh_sends_its_answers(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer
+) -> None:
+    first, second = machines(tmp_path, endpoint, server.url, 2)
+    first.run()
+    assert second.command("--fresh") == 0
+    assert endpoint.hits == len(NAMES)
+    wait_for(lambda: calls_in(tmp_path / "shared.duckdb") == 2 * len(NAMES))
+
+
+def test_what_failed_on_one_machine_is_asked_by_the_other(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer, forks: Forks
+) -> None:
+    endpoint.behaviour.fault = faults.where(about("n5"), faults.first(1, faults.status(400)))
+    runs = [start(forks, one) for one in machines(tmp_path, endpoint, server.url, 2)]
+    assert sorted(run.code() for run in runs) == [0, 1]
+    assert sorted(endpoint.hits_by_key.values()) == [1] * (len(NAMES) - 1) + [2]
+
+
+def test_another_machine_goes_on_where_a_killed_one_stopped(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    server: LedgerServer,
+    forks: Forks,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger_server, "ABANDONED_SECONDS", 3.0)
+    first, second = machines(tmp_path, endpoint, server.url, 2)
+    killed = start(forks, first)
+    wait_for(lambda: endpoint.hits > len(NAMES) // 2)
+    other = start(forks, second)
+    killed.send(signal.SIGKILL)
+    gone = time.monotonic()
+    assert killed.code() == -signal.SIGKILL
+    assert other.code() == 0, other.err()
+    check_whole(second)
+    # In flight, or answered and on the killed machine alone.
+    again = [one for one in endpoint.requests if endpoint.hits_by_key[one.key] > 1]
+    assert all(one.replied is None or one.replied > gone - 1.5 for one in again)
+    # Back again, it sends what it was answered, and asks for nothing.
+    endpoint.clear()
+    assert first.command() == 0
+    assert endpoint.hits == 0
+    check_whole(first)
+
+
+def test_a_ledger_that_is_killed_loses_nothing_and_runs_wait_for_it(
+    tmp_path: Path, endpoint: Endpoint, started: Callable[..., Command], forks: Forks
+) -> None:
+    ledger = started()
+    two = machines(tmp_path, endpoint, ledger.url, 2)
+    runs = [start(forks, machine) for machine in two]
+    wait_for(lambda: endpoint.hits > len(NAMES) // 2)
+    ledger.kill()
+    time.sleep(0.5)
+    started(ledger.port)
+    for machine, run in zip(two, runs, strict=True):
+        assert run.code() == 0, run.err()
+        check_whole(machine)
+    assert len(endpoint.hits_by_key) == len(NAMES)
+    endpoint.clear()
+    [third] = machines(tmp_path / "later", endpoint, ledger.url, 1)
+    assert third.command() == 0
+    assert endpoint.hits == 0
+
+
+def test_a_run_whose_ledger_is_gone_keeps_its_answers_and_sends_them_later(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    started: Callable[..., Command],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_ledger, "_PATIENCE", 0.5)
+    ledger = started()
+    first, second = machines(tmp_path, endpoint, ledger.url, 2)
+    threading.Timer(1.0, ledger.kill).start()
+    endpoint.behaviour.latency = 0.4
+    assert first.command() == 6
+    told = capsys.readouterr().err
+    assert f"the shared ledger at {ledger.url}: it does not answer" in told
+    assert "run again to continue" in told
+    asked = endpoint.hits
+    assert 0 < asked < len(NAMES)
+    started(ledger.port)
+    assert first.command() == 0
+    assert endpoint.hits == len(NAMES) - asked
+    assert second.command() == 0
+    assert endpoint.hits == 0
+    check_whole(second)
+
+
+def test_redacted_calls_are_shared_redacted(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer
+) -> None:
+    [machine] = machines(tmp_path, endpoint, server.url, 1)
+    assert machine.command("--redact") == 0
+    server.stop()
+    wait_for(lambda: calls_in(tmp_path / "shared.duckdb") == len(NAMES))
+    with Store(tmp_path / "shared.duckdb").reading() as connection:
+        prompts = connection.execute("SELECT prompt FROM audit.calls").fetchall()
+    assert not any("tower" in prompt for [prompt] in prompts)
+
+
+def test_embeddings_of_an_endpoint_are_shared(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer
+) -> None:
+    settings = EmbeddingEndpoint(
+        provider="litellm", model="hosted_vllm/fake", api_base=endpoint.api_base
+    )
+    stop = threading.Event()
+    vectors = []
+    for number in range(2):
+        ledger = Ledger(Store(tmp_path / f"{number}.duckdb"))
+        with open_shared_ledger(server.url, "p.yaml", stop) as shared:
+            session = Session(ledger, run_id="r", stop=stop, shared=shared)
+            try:
+                embedder = EndpointEmbedder(settings, session)
+                vectors.append(embedder.embed(["tin", "lead"], step="s").sort("text").rows())
+            finally:
+                session.close()
+    assert vectors[0] == vectors[1]
+    assert endpoint.hits == 1
+
+
+def told_of(folder: Path, endpoint: Endpoint, url: str, capsys: Any) -> str:
+    [machine] = machines(folder, endpoint, url, 1)
+    assert machine.command() == 2
+    assert not machine.store.path.exists()
+    [line] = [one for one in capsys.readouterr().err.splitlines() if "claimflow: " in one]
+    line_number = machine.path.read_text().splitlines().index(f"ledger: {url}") + 1
+    assert f"p.yaml:{line_number} ledger: " in line
+    return str(line)
+
+
+def test_a_ledger_that_does_not_answer_is_told_before_the_run(
+    tmp_path: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = told_of(tmp_path, endpoint, "http://127.0.0.1:9", capsys)
+    assert "no ledger answers" in told
+    assert "start it with `claimflow ledger FILE`" in told
+    assert endpoint.hits == 0
+
+
+def test_another_server_is_no_ledger(
+    tmp_path: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "what answers is no ledger" in told_of(tmp_path, endpoint, endpoint.url, capsys)
+
+
+def test_a_token_must_be_that_of_the_ledger(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with serving(tmp_path / "shared.duckdb", token="a-long-secret") as server:
+        for number, token in enumerate(("", "another-secret", "\u00fcber")):
+            monkeypatch.setenv(shared_ledger.TOKEN, token)
+            told = told_of(tmp_path / str(number), endpoint, server.url, capsys)
+            assert "the ledger wants another token; set CLAIMFLOW_LEDGER_TOKEN" in told
+            assert "secret" not in told
+        monkeypatch.setenv(shared_ledger.TOKEN, "a-long-secret")
+        [machine] = machines(tmp_path / "right", endpoint, server.url, 1)
+        assert machine.command() == 0
+
+
+def test_other_machines_need_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(shared_ledger.TOKEN, raising=False)
+    store = tmp_path / "shared.duckdb"
+    assert main(["ledger", str(store), "--host", "0.0.0.0"]) == 2
+    told = capsys.readouterr().err
+    assert "--host 0.0.0.0: other machines could write to the ledger" in told
+    assert "set CLAIMFLOW_LEDGER_TOKEN" in told
+    assert not store.exists()
+
+
+def test_a_port_in_use_is_told(
+    tmp_path: Path, server: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = server.url.rpartition(":")[2]
+    assert main(["ledger", str(tmp_path / "other.duckdb"), "--port", port]) == 2
+    assert f"--port {port}: cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("take", b"", 422),
+        ("take", b"[" * 200_000, 422),
+        ("take", b"[" * 90_000, 422),
+        ("take", b'{"keys": []}', 422),
+        ("take", json.dumps({"run": "r", "keys": ["x"]}).encode(), 422),
+        ("take", json.dumps({"run": "r", "keys": [1]}).encode(), 422),
+        ("take", json.dumps({"run": "r" * 65, "keys": KEYS}).encode(), 422),
+        ("take", json.dumps({"run": "r", "keys": KEYS[:1] * 1001}).encode(), 422),
+        ("save", b"{}", 422),
+        ("save", b"[null, {}, null]", 422),
+        ("save", b"\xff", 422),
+        ("save", b"x" * ((64 << 20) + 1), 413),
+        ("nothing", b"", 404),
+    ],
+)
+def test_a_request_that_no_run_sends_is_refused(
+    server: LedgerServer, path: str, body: bytes, status: int
+) -> None:
+    assert httpx.post(f"{server.url}/{path}", content=body, timeout=30).status_code == status
+    assert httpx.get(server.url).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Origin", "Host"])
+def test_a_page_in_a_browser_cannot_write_to_the_ledger(server: LedgerServer, header: str) -> None:
+    headers = {header: "http://elsewhere.example"}
+    assert httpx.post(f"{server.url}/save", headers=headers).status_code == 403
+
+
+@contextmanager
+def nonsense(answer: bytes) -> Iterator[str]:
+    """A server that says it is a ledger, and then answers anything else with `answer`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.reply(json.dumps({"service": "claimflow ledger", "protocol": 1}).encode())
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.reply(answer)
+
+        def reply(self, body: bytes) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"elsewhere": []}\n[1]\n', b'{"elsewhere": 3}'],
+)
+def test_answers_that_no_ledger_gives_end_the_run_in_order(
+    tmp_path: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str], answer: bytes
+) -> None:
+    with nonsense(answer) as url:
+        [machine] = machines(tmp_path, endpoint, url, 1)
+        assert machine.command() == 6
+    told = capsys.readouterr().err
+    assert f"the shared ledger at {url}: what it answers cannot be read" in told
+    assert "Traceback" not in told
+    assert endpoint.hits == 0
+
+
+def test_keys_are_claimed_by_one_run_until_they_are_answered_or_released(
+    tmp_path: Path, server: LedgerServer
+) -> None:
+    stop = threading.Event()
+    a, b = SharedLedger(server.url, stop), SharedLedger(server.url, stop)
+    call = Call(
+        str(uuid4()), "r", "s", "judge", "m", None, KEYS[0], None, None, None, "What?", now()
+    )
+    try:
+        assert a.take(KEYS[:3]) == ([], frozenset())
+        assert b.take(KEYS) == ([], frozenset(KEYS[:3]))
+        assert a.take(KEYS[:3]) == ([], frozenset())
+        a.send([Entry(call, {KEYS[0]: b"tin"})])
+        found, elsewhere = b.take(KEYS)
+        assert [dict(entry.replies) for entry in found] == [{KEYS[0]: b"tin"}]
+        assert elsewhere == {KEYS[1], KEYS[2]}
+        a.release(KEYS[1:2])
+        assert b.take(KEYS[1:3]) == ([], frozenset(KEYS[2:3]))
+        a.close()
+        assert b.take(KEYS[2:3]) == ([], frozenset())
+    finally:
+        a.close()
+        b.close()
+
+
+def test_a_run_out_of_reach_claims_its_keys_again(
+    tmp_path: Path, started: Callable[..., Command], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_ledger, "RENEW_SECONDS", 0.1)
+    ledger = started()
+    stop = threading.Event()
+    a, b = SharedLedger(ledger.url, stop), SharedLedger(ledger.url, stop)
+    try:
+        many = [content_key("many", number) for number in range(200)]
+        a.take(many)
+        ledger.kill()
+        started(ledger.port)
+        # What the other run takes in the meantime stays with it.
+        theirs = iter(many)
+        wait_for(lambda: time.sleep(0.1) or b.take([next(theirs)]).elsewhere)
+    finally:
+        a.close()
+        b.close()
+
+
+def test_a_run_that_is_stopped_does_not_wait_for_the_ledger(tmp_path: Path) -> None:
+    stop = threading.Event()
+    ledger = SharedLedger("http://127.0.0.1:9", stop)
+    threading.Timer(0.3, stop.set).start()
+    began = time.monotonic()
+    with pytest.raises(StoppedError):
+        ledger.take(KEYS)
+    assert time.monotonic() - began < 20
+    ledger.close()
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(prompt=TEXTS, replies=st.dictionaries(st.sampled_from(KEYS), st.binary()))
+def test_an_entry_is_what_its_line_says(prompt: str, replies: dict[str, bytes]) -> None:
+    call = Call(
+        str(uuid4()), "r", "s", "judge", "m", None, KEYS[0], None, None, None, prompt, now()
+    )
+    line = entry_line(Entry(call, replies, KEYS[1]))
+    assert line.splitlines() == [line[:-1]]
+    assert read_entry(line) == Entry(call, replies, KEYS[1])
+    unknown = Entry(None, replies)
+    assert read_entry(entry_line(unknown)) == unknown
