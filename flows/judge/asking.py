@@ -8,7 +8,6 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -102,10 +101,12 @@ class Asking:
                 if unanswered:
                     await ask(unanswered)
             finally:
-                self._writer.when_saved(lambda: self._locks.release(keys))
+                # At once, also what has no answer: another run may wait for it that holds what
+                # this run waits for.
+                self._writer.when_saved(partial(self._release, keys, fresh=fresh))
 
         claim = partial(self._claim, left=left, recall=recall, pool=pool, fresh=fresh)
-        with self._claims(missing, fresh=fresh):
+        try:
             todo, elsewhere = await claim(missing)
             pause = _FIRST_PAUSE
             while todo or elsewhere:
@@ -121,6 +122,9 @@ class Asking:
                     self._report_wait(pause)
                     await pool.wait_for(asyncio.sleep(random.uniform(pause / 2, pause)))
                     waited = True
+        finally:
+            # What was claimed and not asked, since the run was stopped.
+            self._writer.when_saved(partial(self._release, set(missing.values()), fresh=fresh))
 
     async def _claim(
         self,
@@ -149,19 +153,11 @@ class Asking:
         theirs = {item: key for item, key in items.items() if key in elsewhere}
         return {item: key for item, key in items.items() if item not in theirs}, theirs
 
-    @contextmanager
-    def _claims(self, missing: Mapping[Any, str], *, fresh: bool) -> Iterator[None]:
-        """At the end, when all is saved, claim in the shared ledger no more what is `missing`."""
-        try:
-            yield
-        finally:
-            shared = self._shared
-            if shared is not None and not fresh:
-
-                def release() -> None:
-                    self._threads.submit(shared.release, set(missing.values()))
-
-                self._writer.when_saved(release)
+    def _release(self, keys: Collection[str], *, fresh: bool) -> None:
+        """Let other runs ask for keys whose replies are saved, or never will be."""
+        self._locks.release(keys)
+        if self._shared is not None and not fresh:
+            self._threads.submit(self._shared.release, keys)
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
         loop = asyncio.get_running_loop()

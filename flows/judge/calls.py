@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID, uuid4
 
@@ -97,6 +97,8 @@ _OPTIONAL: Final = frozenset(
     {"api_base", "repeats", "rung", "system", "prompt", "reply", "error", "finish_reason"}
 )
 
+_BILLIONTH: Final = Decimal("1e-9")
+
 _MOST_USD: Final = 10**9
 """What the column of costs can hold."""
 
@@ -188,8 +190,10 @@ def _with_plausible_numbers(call: Call) -> Call:
         name: count if is_count(count) else None for name, count in tokens.items()
     }
     cost, seconds = call.cost, call.seconds
-    if cost is not None and (counts != tokens or not (cost.is_finite() and 0 <= cost < _MOST_USD)):
-        cost = None
+    if cost is not None:
+        plausible = counts == tokens and cost.is_finite() and 0 <= cost < _MOST_USD
+        # Polars crashes on more decimal places than its type has.
+        cost = cost.quantize(_BILLIONTH, ROUND_DOWN) if plausible else None
     is_time = isinstance(seconds, int | float) and 0 <= seconds < _MOST_SECONDS
     attempts = call.attempts if is_count(call.attempts) else 0
     return call._replace(

@@ -117,8 +117,9 @@ def write_entries(
     """Write entries into the store, in one transaction, and then send them to `shared`."""
     replies = {key: reply for entry in entries for key, reply in entry.replies.items()}
     closed = [entry.closes for entry in entries if entry.closes is not None]
-    calls = call_table([entry.call for entry in entries if entry.call is not None])
-    ledger.remember("judge", replies, calls=calls, closed=closed)
+    # A request to a shared ledger may have been repeated.
+    calls = {entry.call.call_id: entry.call for entry in entries if entry.call is not None}
+    ledger.remember("judge", replies, calls=call_table([*calls.values()]), closed=closed)
     if shared is not None:
         shared.send(entries)
 
@@ -169,7 +170,7 @@ class LedgerWriter:
         self._write_now = asyncio.Event()
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     def add(self, call: Call, replies: Mapping[str, bytes], *, closes: str | None = None) -> None:
@@ -237,7 +238,8 @@ class LedgerWriter:
         if self._error is None:
             try:
                 write_entries(self._ledger, entries, self._shared)
-            except Exception as error:
+            except BaseException as error:
+                # Also a panic of Polars, or whatever waits for this write would wait for ever.
                 self._error = error
         if self._error is None:
             journal.discard()

@@ -1,6 +1,7 @@
 """The record of calls: complete, and without keys; without texts where they are redacted."""
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +198,20 @@ def test_calls_fit_their_table(tmp_path: Path) -> None:
         rows = read_table(connection, "SELECT prompt, asked_at, cost, seconds FROM audit.calls")
     assert rows.row(0) == ("U \U0001f600", call.asked_at, None, 0.0)
     assert len(rows.row(1)[0]) == 36
+
+
+@pytest.mark.parametrize(
+    ("cost", "stored"),
+    [
+        ("1E-400", "0"),
+        ("0.12345678901234567890123", "0.123456789"),
+        ("999999999.9999999999", "999999999.999999999"),
+        ("1E+999999999", None),
+        ("-1e-30", None),
+        ("sNaN", None),
+    ],
+)
+def test_a_cost_with_any_number_of_decimal_places_is_stored(cost: str, stored: str | None) -> None:
+    call = made([{"role": "user", "content": "U"}])._replace(cost=Decimal(cost))
+    [found] = call_table([call])["cost"]
+    assert found == (None if stored is None else Decimal(stored))

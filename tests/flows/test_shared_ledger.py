@@ -1,5 +1,6 @@
 """Runs on several machines that share a ledger: real servers, stores and processes."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -7,7 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
 from claimflow.flows.errors import StoppedError
 from claimflow.flows.judge import ledger_server, shared_ledger
@@ -27,6 +30,7 @@ from claimflow.flows.judge.ledger_server import LedgerServer
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.shared_ledger import SharedLedger, open_shared_ledger
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
+from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import content_key
@@ -166,6 +170,32 @@ def test_a_machine_that_asks_afresh_sends_its_answers(
     assert second.command("--fresh") == 0
     assert endpoint.hits == len(NAMES)
     wait_for(lambda: calls_in(tmp_path / "shared.duckdb") == 2 * len(NAMES))
+
+
+def test_runs_that_wait_for_what_failed_in_the_other_one_end(
+    tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_ledger, "KEYS_AT_ONCE", 1)
+    failing = (about(NAMES[0]), about(NAMES[-1]))
+    fault = faults.where(lambda body: any(one(body) for one in failing), faults.status(400))
+    endpoint.behaviour.fault = fault
+    # Each claims its first question, then waits until the other one has claimed its own.
+    both = threading.Barrier(2)
+    take = LedgerServer._take
+
+    async def meeting(self: LedgerServer, body: bytes) -> Any:
+        answer = await take(self, body)
+        with suppress(threading.BrokenBarrierError):
+            await asyncio.to_thread(both.wait, 5)
+        return answer
+
+    monkeypatch.setattr(LedgerServer, "_take", meeting)
+    with serving(tmp_path / "shared.duckdb") as server, ThreadPoolExecutor(2) as pool:
+        one, other = machines(tmp_path, endpoint, server.url, 2)
+        other.write(NAMES[::-1], more={"ledger": server.url}, max_concurrency=2)
+        prepared = [prepare(machine.path) for machine in (one, other)]
+        ends = [pool.submit(run_pipeline, ready) for ready in prepared]
+        assert all(end.result(timeout=60).run_id for end in ends)
 
 
 def test_what_failed_on_one_machine_is_asked_by_the_other(
