@@ -264,14 +264,18 @@ def test_a_run_whose_ledger_is_gone_keeps_its_answers_and_sends_them_later(
     monkeypatch.setattr(shared_ledger, "_PATIENCE", 0.5)
     ledger = started()
     first, second = machines(tmp_path, endpoint, ledger.url, 2)
-    threading.Timer(1.0, ledger.kill).start()
-    endpoint.behaviour.latency = 0.4
-    assert first.command() == 6
+    endpoint.behaviour.latency = 1.0
+    endpoint.clear()
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(lambda: (wait_for(lambda: endpoint.hits > 1), ledger.kill()))
+        assert first.command() == 6
+        killed.result()
     told = capsys.readouterr().err
     assert f"the shared ledger at {ledger.url}: it does not answer" in told
     assert "run again to continue" in told
     asked = endpoint.hits
     assert 0 < asked < len(NAMES)
+    endpoint.behaviour.latency = 0.0
     started(ledger.port)
     assert first.command() == 0
     assert endpoint.hits == len(NAMES) - asked
