@@ -145,6 +145,11 @@ class Bucket:
                     block = self._get(key, version, (start, min(start + _BLOCK, size))).bytes()
                 file.write(block)
 
+    def read(self, key: str) -> bytes:
+        """The content of an object, all of it in memory."""
+        with self._translated_errors(key):
+            return bytes(self._get(key, None).bytes())
+
     def put(self, key: str, content: Path | bytes) -> None:
         """Write an object, which appears whole or not at all, and replaces an older one."""
         with self._translated_errors(key):
@@ -152,12 +157,14 @@ class Bucket:
 
             obstore.put(self._store, key, content)
 
-    def remove(self, key: str) -> None:
-        """Remove an object, if there is one."""
-        with self._translated_errors(key):
+    def remove(self, *keys: str) -> None:
+        """Remove objects, as far as there are any."""
+        if not keys:
+            return
+        with self._translated_errors(keys[0]):
             import obstore
 
-            obstore.delete(self._store, key)
+            obstore.delete(self._store, keys)
 
     def _get(
         self, key: str, version: str | None, span: tuple[int, int] | None = None

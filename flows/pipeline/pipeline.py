@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from claimflow.flows.errors import Fault, InputError, one_of
+from claimflow.flows.object_storage import is_remote
 from claimflow.flows.pipeline.gates import (
     CANARY_AGREEMENT,
     CanarySource,
@@ -140,6 +141,10 @@ def build_pipeline(source: YamlSource) -> Pipeline:
     store = source.folder / values.store
     names = ("read_copy", "ledger", "workers", "fail_when", "gates", "canaries")
     rest = {name: getattr(values, name) for name in names}
+    folder = values.workers.folder
+    if folder is not None and not is_remote(folder):
+        folder = str((source.folder / folder).absolute())
+    rest["workers"] = values.workers.model_copy(update={"folder": folder})
     if values.entailment:
         place = folder_or_hub_model(source.folder, values.entailment.model)
         rest["entailment"] = EntailmentSource(place, values.entailment.form())

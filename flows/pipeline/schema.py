@@ -52,6 +52,8 @@ class WorkersSetting(YamlModel):
     """The scheduler of engine dask, for example tcp://10.0.0.5:8786."""
     shards: int = Field(default=1, ge=1)
     """Least number of chunks of a step; no chunk has more than 2,000 samples."""
+    folder: Annotated[str, AfterValidator(valid_location)] | None = None
+    """Where workers read samples and write rows: a shared folder, or s3://bucket/prefix."""
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:

@@ -37,6 +37,8 @@ from claimflow.flows.runner.make import (
 from claimflow.flows.runner.slices import slice_size, slices
 from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment, StoppableParser
 from claimflow.flows.runner.workers import Workers
+from claimflow.flows.runner.workers.folder import FolderWorkers
+from claimflow.flows.runner.workers.sub_folder import Rows
 from claimflow.flows.samples.buffer import TableQueue
 from claimflow.flows.samples.reader import SampleSource
 from claimflow.stages.base import Stage
@@ -117,6 +119,9 @@ class PartMaker:
         self._found = selection.found
         self._lend = lend
         self._edited = edited
+        self._shared = (
+            workers.shared(samples.shards(shard)) if isinstance(workers, FolderWorkers) else None
+        )
 
     def can_begin(self, step: Step) -> bool:
         """Whether workers can make the whole table of a step that needs nothing but the samples."""
@@ -127,7 +132,7 @@ class PartMaker:
         """Let workers begin with a step that `can_begin`, and with those that they make with it."""
         chain = self.chain(step, {})
         cut = self._chunks_of_part(step.stage, {})
-        parts = self._sample_parts(sample_columns(chain) or tuple(Sample.model_fields))
+        parts = self._sample_parts(_columns(chain), self._shared)
         self.ahead.start(step, self._parts_of_workers(chain, parts, {}, cut=cut))
 
     def chain(self, step: Step, tools: Mapping[str, Any]) -> list[Step]:
@@ -151,8 +156,20 @@ class PartMaker:
                 for one in _cut(tables, slices(samples, self._slice))
             )
             return self._of_slices(first, lent, cut, send=True)
+        if self._chunks_of_part(first.stage, lent.tools):
+            read = self._with_shared(chain, read)
         made = self.parts(chain, lent, read, samples=self._samples.count)
         return self.sent(first, lent, made)
+
+    def _with_shared(self, chain: Sequence[Step], read: Iterable[Tables]) -> Iterable[Tables]:
+        """The inputs of a chain, with the samples that workers share, where they share them."""
+        first = chain[0]
+        if self._shared is None or SAMPLES not in first.inputs:
+            return read
+        shared = self._sample_parts(_columns(chain), self._shared)
+        if set(first.inputs) == {SAMPLES}:
+            return shared
+        return ({**tables, **samples} for tables, samples in zip(read, shared, strict=True))
 
     def parts(
         self, chain: Sequence[Step], lent: StepTools, parts: Iterable[Tables], *, samples: int
@@ -173,8 +190,12 @@ class PartMaker:
             return in_threads(side_by_side=_SIDE_BY_SIDE)
         return (make_table(stage, tables, tools) for tables in parts)
 
-    def _sample_parts(self, columns: Sequence[str]) -> Iterator[Tables]:
-        for part in until_stopped(self._samples.shards(self._shard), self._stop):
+    def _sample_parts(
+        self, columns: Sequence[str], shared: Iterable[Rows] | None = None
+    ) -> Iterator[Tables]:
+        """The samples by part, as tables or as those that workers share."""
+        parts: Iterable[Any] = shared or self._samples.shards(self._shard)
+        for part in until_stopped(parts, self._stop):
             yield {SAMPLES: part.select(columns)}
 
     def _chunks_of_part(
@@ -354,6 +375,11 @@ def _pieces(tables: Tables, cut: int) -> list[Tables]:
     size = max(1, -(-samples.height // cut))
     starts = range(0, max(1, samples.height), size)
     return [{SAMPLES: samples.slice(start, size)} for start in starts]
+
+
+def _columns(chain: Sequence[Step]) -> tuple[str, ...]:
+    """The columns of the samples that the steps of a chain read."""
+    return sample_columns(chain) or tuple(Sample.model_fields)
 
 
 def _cut(tables: Tables, of_samples: Sequence[pl.DataFrame]) -> Iterator[Slice]:

@@ -128,6 +128,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Reference:
         "count: 2, shards: 7",
         "engine: dask, address: 'ADDRESS', shards: 1",
         "engine: dask, address: 'ADDRESS', shards: 3",
+        "count: 2, shards: 1, folder: .",
+        "count: 2, shards: 7, folder: .",
+        "engine: dask, address: 'ADDRESS', shards: 1, folder: .",
+        "engine: dask, address: 'ADDRESS', shards: 7, folder: .",
     ],
 )
 def test_rows_do_not_depend_on_the_workers(
@@ -135,6 +139,7 @@ def test_rows_do_not_depend_on_the_workers(
 ) -> None:
     assert len(alone.digests) == 8
     assert digests(tmp_path, workers.replace("ADDRESS", address)) == alone.digests
+    assert not list(tmp_path.glob("claimflow-workers-*"))
 
 
 def test_tables_are_reused_across_engines(address: str, alone: Reference) -> None:
@@ -143,13 +148,16 @@ def test_tables_are_reused_across_engines(address: str, alone: Reference) -> Non
     assert watch.reused == dict.fromkeys(alone.digests, True)
 
 
-def test_a_killed_worker_loses_no_row(tmp_path: Path, address: str, alone: Reference) -> None:
+@pytest.mark.parametrize("more", ["", ", folder: ."])
+def test_a_killed_worker_loses_no_row(
+    tmp_path: Path, address: str, alone: Reference, more: str
+) -> None:
     from distributed import Client
 
     with Client(address, set_as_default=False) as client:
         pid = next(iter(client.run(os.getpid).values()))
         watch = StepWatch(once=lambda: os.kill(pid, signal.SIGKILL))
-        made = digests(tmp_path, f"engine: dask, address: '{address}', shards: 7", watch)
+        made = digests(tmp_path, f"engine: dask, address: '{address}', shards: 7{more}", watch)
         assert pid not in client.run(os.getpid).values()
         # The next test counts on the one that takes its place.
         client.wait_for_workers(2, timeout=60)

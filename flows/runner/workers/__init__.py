@@ -1,7 +1,7 @@
 """Workers: processes on this machine or on a cluster that share the work of a run."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from claimflow.flows.errors import Fault, InputError
@@ -48,6 +48,20 @@ class Workers(Protocol):
         ...
 
 
+class Engine(Workers, Protocol):
+    """What runs workers: processes of this machine, or a cluster."""
+
+    def each(
+        self, work: Callable[..., Made], chunks: Iterable[tuple[Any, ...]], *, what: str
+    ) -> Generator[Made]:
+        """As `Workers.each`."""
+        ...
+
+    def on_each(self, work: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
+        """What `work` returns on each worker that runs now, or the error it raises, by worker."""
+        ...
+
+
 def open_workers(
     setting: "WorkersSetting",
     stop: threading.Event,
@@ -57,8 +71,26 @@ def open_workers(
     """The workers that a pipeline asks for, to run `stages`; they end the run when `stop` is set.
 
     `place` gives the position of a key of the setting in the pipeline file. Raises `InputError`
-    where a cluster cannot be used.
+    where a cluster or the folder for tables cannot be used.
     """
+    engine = _open_engine(setting, stop, place, stages)
+    if setting.folder is None:
+        return engine
+    from claimflow.flows.runner.workers.folder import FolderWorkers
+
+    try:
+        return FolderWorkers(engine, setting.folder, place("folder"))
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _open_engine(
+    setting: "WorkersSetting",
+    stop: threading.Event,
+    place: Callable[[str], str],
+    stages: Iterable[Stage],
+) -> Engine:
     if setting.engine == "local" or setting.address is None:
         from claimflow.flows.runner.workers.local import LocalWorkers
 

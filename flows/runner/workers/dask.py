@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -84,7 +84,7 @@ class DaskWorkers:
 
     def each(
         self, work: Callable[..., Made], chunks: Iterable[tuple[Any, ...]], *, what: str
-    ) -> Iterator[Made]:
+    ) -> Generator[Made]:
         """As `Workers.each`; reads two chunks per worker thread."""
         waiting: deque[Future] = deque()
         try:
@@ -97,6 +97,11 @@ class DaskWorkers:
         finally:
             if waiting:
                 self._client.cancel(list(waiting), force=True)
+
+    def on_each(self, work: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
+        """As `Engine.on_each`, by the address of the worker."""
+        found: Mapping[str, Any] = self._client.run(work, *arguments, on_error="return")
+        return found
 
     def close(self) -> None:
         """Disconnect from the cluster, which keeps running."""

@@ -7,7 +7,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -83,7 +83,7 @@ class LocalWorkers:
 
     def each(
         self, work: Callable[..., Made], chunks: Iterable[tuple[Any, ...]], *, what: str
-    ) -> Iterator[Made]:
+    ) -> Generator[Made]:
         """As `Workers.each`; reads one chunk more than there are workers."""
         waiting: deque[Future[Made]] = deque()
         try:
@@ -96,6 +96,10 @@ class LocalWorkers:
         finally:
             for future in waiting:
                 future.cancel()
+
+    def on_each(self, _work: Callable[..., Any], *_arguments: Any) -> Mapping[str, Any]:
+        """As `Engine.on_each`: no worker runs before there is work for it."""
+        return {}
 
     def close(self) -> None:
         """Kill the workers."""
