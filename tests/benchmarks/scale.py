@@ -1,6 +1,7 @@
 """Speed of one process, local processes and a Dask cluster, and the cost of Prefect.
 
     python -m tests.benchmarks.scale [ROWS] [--work WORK ...] [--by ENGINE ...] [--prefect]
+        [--folder [PLACE]] [--rounds N]
 
 Lexical: deterministic faithfulness over ROWS samples (20,000 when left out) as in
 streaming.py. Embedding: the similarity of two texts of about 12 words, all distinct. Brief: the
@@ -8,7 +9,13 @@ similarity of a distinct text of four words and a constant one, so that 1,000,00
 less than an hour. Each is one `claimflow run`: with `count: 1`, with a process per core, and on a
 Dask cluster on this machine with one single-threaded worker per core. Shown are seconds of wall
 time, CPU seconds of the process that runs the pipeline and of its workers, the peak memory of
-that process, and its samples per second of wall time relative to one process.
+that process, its samples per second of wall time relative to one process, and of Dask the MB that
+went over the loopback network of this machine, which nothing else should use meanwhile: to the
+scheduler and from it.
+
+With `--folder` engines with workers run a second time with `workers: {folder: PLACE}`, an absolute
+path or an address, by default a temporary folder. `--rounds N` repeats all, so that they take
+turns.
 
 With `--prefect` a pipeline of ten small steps runs with and without a Prefect server that was
 started before: CPU seconds of the run and of the server, per run and per task run.
@@ -71,12 +78,18 @@ def all_cpu(root: int) -> dict[int, float]:
     return times
 
 
+def loopback() -> int:
+    """Bytes that went over the loopback network since the machine started."""
+    return int(Path("/sys/class/net/lo/statistics/tx_bytes").read_text())
+
+
 def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> list[float]:
-    """Wall s, CPU s of the run and of its workers, and the peak MiB of the run."""
+    """Wall s, CPU s of the run and of its workers, peak MiB of the run, MB of traffic."""
     written = PIPELINE.replace("WORKERS", workers).replace("STEPS", steps)
     (folder / "p.yaml").write_text(written, "utf-8")
     (folder / "store.duckdb").unlink(missing_ok=True)
     before = sum(all_cpu(cluster).values()) if cluster else 0.0
+    sent = loopback()
     started, peak, times = time.monotonic(), 0, dict[int, float]()
     going = subprocess.Popen(
         [sys.executable, "-c", MAIN, "run", "p.yaml"],
@@ -98,7 +111,7 @@ def run(folder: Path, steps: str, workers: str, cluster: int | None = None) -> l
         raise SystemExit("the run failed")
     apart = sum(all_cpu(cluster).values()) - before if cluster else 0.0
     apart += sum(seconds for process, seconds in times.items() if process != going.pid)
-    return [wall, times[going.pid], apart, peak / 2**20]
+    return [wall, times[going.pid], apart, peak / 2**20, (loopback() - sent) / 1e6]
 
 
 def write_texts(path: Path, count: int, *, brief: bool) -> None:
@@ -158,24 +171,35 @@ def cluster(folder: Path) -> Iterator[tuple[str, int]]:
             shell.wait()
 
 
-def compare(folder: Path, name: str, steps: str, rows: int, engines: Sequence[str]) -> None:
-    """Print a line for each engine."""
+def compare(
+    folder: Path, name: str, steps: str, rows: int, engines: Sequence[str], shared: str | None
+) -> None:
+    """Print a line for each engine, and one for each whose workers use the folder `shared`."""
     ways = {
         "one": ("one process", "count: 1"),
         "local": (f"{CORES} local processes", f"count: {CORES}"),
         "dask": (f"Dask, {CORES} workers", "engine: dask, address: 'ADDRESS'"),
     }
     first = 0.0
-    for engine in engines:
+    turns = [
+        (engine, uses_folder)
+        for engine in engines
+        for uses_folder in (False, True)
+        if not uses_folder or (shared is not None and engine != "one")
+    ]
+    for engine, uses_folder in turns:
         way, workers = ways[engine]
+        if uses_folder:
+            way, workers = f"{way}, folder", f"{workers}, folder: '{shared}'"
         # An idle cluster takes CPU time from the other runs.
         with cluster(folder) if engine == "dask" else nullcontext(("", None)) as (address, apart):
             found = run(folder, steps, workers.replace("ADDRESS", address), apart)
-        wall, ours, theirs, peak = found
+        wall, ours, theirs, peak, traffic = found
+        sent = f"{traffic:>7,.0f}" if engine == "dask" else f"{'':7}"
         first = first or wall
         print(
-            f"{name:10} {way:20} {rows:>10,} {wall:>8.1f} {ours:>9.1f} {theirs:>9.1f} "
-            f"{peak:>9,.0f} {rows / wall:>10,.0f} {first / wall:>6.2f}",
+            f"{name:10} {way:25} {rows:>10,} {wall:>8.1f} {ours:>9.1f} {theirs:>9.1f} "
+            f"{peak:>9,.0f} {rows / wall:>10,.0f} {first / wall:>6.2f} {sent}",
             flush=True,
         )
 
@@ -217,6 +241,13 @@ def main() -> None:
     parser.add_argument(
         "--prefect", action="store_true", help="measure the cost of Prefect instead"
     )
+    parser.add_argument(
+        "--folder",
+        nargs="?",
+        const="",
+        help="measure workers with a folder as well, by default a temporary one",
+    )
+    parser.add_argument("--rounds", type=int, default=1, help="repeat all")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as room:
         folder = Path(room)
@@ -225,15 +256,19 @@ def main() -> None:
             prefect(folder)
             return
         print(
-            "work       by                      samples   wall s CPU s run CPU s wkr  peak MiB  "
-            "samples/s  ratio"
+            "work       by                           samples   wall s CPU s run CPU s wkr  "
+            "peak MiB  samples/s  ratio net MB"
         )
-        for work in options.work:
+        shared = options.folder
+        if shared == "":
+            shared = str(folder / "shared")
+            Path(shared).mkdir()
+        for work in options.work * options.rounds:
             if work == "lexical":
                 write_samples(folder / "samples.jsonl", options.rows)
             else:
                 write_texts(folder / "samples.jsonl", options.rows, brief=work == "brief")
-            compare(folder, work, WORK[work], options.rows, options.by)
+            compare(folder, work, WORK[work], options.rows, options.by, shared)
 
 
 if __name__ == "__main__":
