@@ -130,8 +130,10 @@ class FolderWorkers:
 
     def close(self) -> None:
         """Disconnect the workers, and remove the sub-folder."""
-        self._engine.close()
-        self._sub_folder.end()
+        try:
+            self._engine.close()
+        finally:
+            self._sub_folder.end()
 
     def _check_workers(self, place: str) -> None:
         """Raise `FolderError` where this process cannot use the folder, as `__init__` for others.
