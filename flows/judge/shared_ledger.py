@@ -81,7 +81,7 @@ class SharedLedger:
         start = f"start it with `claimflow ledger FILE`, or correct {self.url}"
         try:
             answer = self._client.get(self.url)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             return f"no ledger answers ({_reason(error)})", start
         if answer.status_code in (401, 403):
             return "the ledger wants another token", f"set {TOKEN} to that of the ledger"
