@@ -1,6 +1,5 @@
 """The command `ledger`: the calls and replies of a store, shared by runs on several machines."""
 
-import os
 import signal
 from argparse import Namespace
 from contextlib import suppress
@@ -43,13 +42,13 @@ def add(commands: Commands) -> None:
 def ledger(options: Namespace) -> int:
     """Share until Ctrl-C or SIGTERM; what was saved by then is in the store."""
     from claimflow.flows.judge.ledger_server import LedgerServer
-    from claimflow.flows.judge.shared_ledger import TOKEN
+    from claimflow.flows.judge.shared_ledger import ledger_token
     from claimflow.flows.store.ledger import Ledger
     from claimflow.flows.store.store import Store
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     shared = Ledger(Store(options.file.absolute()))
-    token = os.environ.get(TOKEN)
+    token = ledger_token()
     server = LedgerServer(shared, host=options.host, port=options.port, token=token)
     print(f"{server.url} shares {options.file}; stop it with Ctrl-C", flush=True)
     with suppress(KeyboardInterrupt):

@@ -26,7 +26,13 @@ from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError, StoreError
 from claimflow.flows.judge.calls import NO_ENTRY, Call, Entry, check_id, entry_line, read_entry
 from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals
-from claimflow.flows.judge.shared_ledger import BODY_BYTES, KEYS_AT_ONCE, PROTOCOL, TOKEN
+from claimflow.flows.judge.shared_ledger import (
+    BODY_BYTES,
+    KEYS_AT_ONCE,
+    PROTOCOL,
+    TOKEN,
+    is_header,
+)
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import migrate
 
@@ -109,7 +115,7 @@ class LedgerServer:
             what = "other machines could write to the ledger"
             hint = f"set {TOKEN} to a secret, or name 127.0.0.1"
             raise InputError([Fault(f"--host {host}", what, hint)])
-        if token and not (token.isascii() and token.isprintable()):
+        if token and not is_header(token):
             what = "holds a sign that a header of HTTP cannot have"
             raise InputError([Fault(TOKEN, what, "use letters and digits")])
         self.counts: Counter[str] = Counter()
@@ -118,7 +124,9 @@ class LedgerServer:
         self._claims = _Claims()
         self._writer: LedgerWriter | None = None
         self._error: Exception | None = None
-        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # Of TCP by name: asyncio sends small answers of others 40 ms late.
+        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))

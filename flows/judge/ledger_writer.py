@@ -53,8 +53,17 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         """Append an entry. Raises `StoreFullError` where the disk is full."""
+        line, written = entry_line(entry), 0
         with _store_full_errors(self._store):
-            self._file.write(entry_line(entry))
+            try:
+                # A disk that becomes full takes the beginning of a line, and says so next time.
+                while written < len(line):
+                    written += self._file.write(line[written:])
+            except OSError:
+                # Half a line would spoil the next one.
+                os.ftruncate(self._file.fileno(), os.fstat(self._file.fileno()).st_size - written)
+                self._file.seek(0, os.SEEK_END)
+                raise
 
     def discard(self) -> None:
         """Delete the file: its entries are in the store."""

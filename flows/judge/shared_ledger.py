@@ -49,6 +49,16 @@ _SHOWN: Final = 200
 _LOG: Final = logging.getLogger("claimflow")
 
 
+def ledger_token() -> str:
+    """The token in the environment, without blanks at its ends, which files of secrets have."""
+    return os.environ.get(TOKEN, "").strip()
+
+
+def is_header(token: str) -> bool:
+    """Whether a token can be sent in a header."""
+    return bool(token) and token.isascii() and token.isprintable()
+
+
 class Taken(NamedTuple):
     """What became of keys: the entries that the ledger has, and those that another run claimed."""
 
@@ -66,9 +76,9 @@ class SharedLedger:
     def __init__(self, url: str, stop: threading.Event) -> None:
         self.url = url.rstrip("/")
         self._stop = stop
-        token = os.environ.get(TOKEN)
-        # A secret may hold what no header can.
-        headers = {"Authorization": f"Bearer {token}"} if token and token.isascii() else {}
+        token = ledger_token()
+        # What no header can hold is no token of a ledger, and httpx would print it.
+        headers = {"Authorization": f"Bearer {token}"} if is_header(token) else {}
         self._client = httpx.Client(headers=headers, timeout=_TIMEOUT)
         self._run = secrets.token_hex(16)
         self._claimed: set[str] = set()
@@ -81,7 +91,7 @@ class SharedLedger:
         start = f"start it with `claimflow ledger FILE`, or correct {self.url}"
         try:
             answer = self._client.get(self.url)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             return f"no ledger answers ({_reason(error)})", start
         if answer.status_code in (401, 403):
             return "the ledger wants another token", f"set {TOKEN} to that of the ledger"

@@ -1,6 +1,8 @@
 import fcntl
 import json
 import os
+import resource
+import signal
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -78,6 +80,27 @@ def test_an_entry_is_in_the_file_as_soon_as_it_is_added(ledger: Ledger) -> None:
     assert call(0).call_id in (ledger.store.path.parent / name).read_text()
     journal.discard()
     assert journals(ledger) == []
+
+
+def test_what_was_added_before_the_disk_was_full_is_whole(ledger: Ledger) -> None:
+    journal = Journal(ledger.store)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    added = 0
+    try:
+        # No multiple of the length of a line: the system takes the beginning of one.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4_001, most))
+        with pytest.raises(StoreFullError):
+            for number in range(100):
+                journal.add(Entry(call(number), {}, None))
+                added += 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        signal.signal(signal.SIGXFSZ, ignored)
+    journal.add(Entry(call(100), {}, None))
+    journal.keep()
+    assert added
+    assert recover_journals(ledger) == added + 1
 
 
 def test_a_journal_whose_writer_lives_is_left_alone(ledger: Ledger) -> None:

@@ -349,12 +349,12 @@ def test_a_token_must_be_that_of_the_ledger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with serving(tmp_path / "shared.duckdb", token="a-long-secret") as server:
-        for number, token in enumerate(("", "another-secret", "\u00fcber")):
+        for number, token in enumerate(("", "another-secret", "\u00fcber", "a\nsecret")):
             monkeypatch.setenv(shared_ledger.TOKEN, token)
             told = told_of(tmp_path / str(number), endpoint, server.url, capsys)
             assert "the ledger wants another token; set CLAIMFLOW_LEDGER_TOKEN" in told
             assert "secret" not in told
-        monkeypatch.setenv(shared_ledger.TOKEN, "a-long-secret")
+        monkeypatch.setenv(shared_ledger.TOKEN, "a-long-secret\n")
         [machine] = machines(tmp_path / "right", endpoint, server.url, 1)
         assert machine.command() == 0
 
