@@ -5,6 +5,7 @@ from argparse import Namespace
 from contextlib import suppress
 
 from claimflow.flows.cli.options import Commands, add_command, local_path, port
+from claimflow.flows.errors import on_one_line
 from claimflow.flows.report.formatting import format_count
 
 
@@ -50,7 +51,7 @@ def ledger(options: Namespace) -> int:
     shared = Ledger(Store(options.file.absolute()))
     token = ledger_token()
     server = LedgerServer(shared, host=options.host, port=options.port, token=token)
-    print(f"{server.url} shares {options.file}; stop it with Ctrl-C", flush=True)
+    print(f"{server.url} shares {on_one_line(options.file)}; stop it with Ctrl-C", flush=True)
     with suppress(KeyboardInterrupt):
         server.serve()
     calls = format_count(server.counts["calls"], "call")

@@ -65,11 +65,12 @@ class Asking:
 
         What the shared ledger has is copied into the store first. A batch that another run is
         asking at the moment is put off, and so is an item that a run on another machine has
-        claimed. Its replies are in the ledger when that run has them: `recall` takes over those of
-        some items, and returns the items that had one. What then is still missing, because that
-        run failed or was killed, is asked. With `fresh` no reply of another run is used. `changes`
-        is what `changes()` returned before the ledger was read, `together` is for the pool. Raises
-        what `WorkerPool.work_through` raises, and `JudgeError` as `SharedLedger` does.
+        claimed, or has taken over from this one while it was out of reach. Its replies are in the
+        ledger when that run has them: `recall` takes over those of some items, and returns the
+        items that had one. What then is still missing, because that run failed or was killed, is
+        asked. With `fresh` no reply of another run is used. `changes` is what `changes()` returned
+        before the ledger was read, `together` is for the pool. Raises what
+        `WorkerPool.work_through` raises, and `JudgeError` as `SharedLedger` does.
         """
         left = dict(missing)
         put_off: dict[Item, str] = {}
@@ -89,7 +90,8 @@ class Asking:
 
         async def ask_batch(batch: Sequence[Item]) -> None:
             keys = [missing[item] for item in batch]
-            if not self._locks.take(keys) and not fresh:
+            held = fresh or self._shared is None or self._shared.holds(keys)
+            if not (held and self._locks.take(keys)) and not fresh:
                 self._other_runs_seen = True
                 put_off.update(zip(batch, keys, strict=True))
                 return
@@ -114,8 +116,8 @@ class Asking:
                 put_off.clear()
                 await pool.work_through(batches(todo), ask_batch, together=together)
                 waiting = {item: key for item, key in put_off.items() if item in left}
-                claimed, elsewhere = await claim(elsewhere)
-                todo = waiting | claimed
+                # Also what waits for a run on this store: a claim may have been lost meanwhile.
+                todo, elsewhere = await claim(waiting | elsewhere)
                 shorter = len(todo) + len(elsewhere) < before
                 pause = _FIRST_PAUSE if shorter else min(2 * pause, _LONGEST_PAUSE)
                 if waiting or elsewhere:

@@ -10,6 +10,7 @@ from claimflow.flows.judge.budget import price_of
 from claimflow.flows.judge.client import WARM_UP_SECONDS, chat
 from claimflow.flows.judge.conversation import render_messages
 from claimflow.flows.judge.embedding import embed
+from claimflow.flows.judge.event_loop import Loop
 from claimflow.flows.judge.provider import (
     ChatReply,
     JudgeProvider,
@@ -32,7 +33,7 @@ from claimflow.flows.judge.response_formats import (
     ResponseFormat,
     format_parameters,
 )
-from claimflow.flows.judge.session import Loop, close_providers
+from claimflow.flows.judge.session import close_providers
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint, Endpoint, Judge
 from claimflow.stages.judging.verdicts import Opinion
 from claimflow.stages.tools import Form, Question

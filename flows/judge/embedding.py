@@ -4,6 +4,7 @@ import asyncio
 import threading
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from math import fsum, hypot, inf, isfinite, sqrt
 from typing import Any, NamedTuple
@@ -73,7 +74,7 @@ class EndpointEmbedder:
         keys = {text: content_key("embedding", self.identity, text) for text in texts}
         with self._lock:
             since, changes = self._session.since(step), self._session.asking.changes()
-            known = self._session.ledger.recall(list(keys.values()), since=since)
+            known = self._recall(list(keys.values()), since=since)
             missing = {text: key for text, key in keys.items() if key not in known}
             if missing:
                 self._requests = self._requests or self._open()
@@ -86,6 +87,11 @@ class EndpointEmbedder:
             message = f"vectors of {mixed} numbers: the model behind the address has changed"
             raise JudgeError(f"{EMBEDDER} ({self._endpoint.model}): {message}")
         return embedding_table(list(found), list(found.values()), dimension=max([1, *lengths]))
+
+    def _recall(self, keys: Sequence[str], *, since: datetime | None = None) -> dict[str, bytes]:
+        """The stored vectors by key. A reply that is no vector is none: its text is asked again."""
+        found = self._session.ledger.recall(keys, since=since)
+        return {key: reply for key, reply in found.items() if _is_stored_vector(reply)}
 
     def _open(self) -> RateLimitedClient:
         warm_up(self._session, self._endpoint, EMBEDDER)
@@ -104,7 +110,7 @@ class EndpointEmbedder:
             found.update(replies)
 
         async def recall(left: Mapping[str, str]) -> list[str]:
-            known = await asyncio.to_thread(self._session.ledger.recall, list(left.values()))
+            known = await asyncio.to_thread(self._recall, list(left.values()))
             found.update(known)
             return [text for text, key in left.items() if key in known]
 
@@ -176,6 +182,11 @@ def _is_vector(vector: Any) -> bool:
         return len(vector) > 0 and bool not in set(map(type, vector)) and all(map(isfinite, vector))
     except (TypeError, OverflowError):
         return False
+
+
+def _is_stored_vector(reply: bytes) -> bool:
+    """Whether bytes that may come from another machine are finite numbers of 32 bits."""
+    return bool(reply) and len(reply) % 4 == 0 and isfinite(sum(array("f", reply)))
 
 
 def _unit(vector: Sequence[float]) -> bytes:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from claimflow.flows.judge.calls import Call
+from claimflow.flows.judge.calls import NO_ENTRY, Call, check_id
 from claimflow.flows.judge.client import JudgeClient, open_judge_client
 from claimflow.flows.judge.conversation import Answers, Conversation, batch_questions
 from claimflow.flows.judge.provider import provider_identity
@@ -69,7 +69,7 @@ class LedgerAnswers:
         found = self._ledger.recall(list(keys.values()), since=since)
         answers: dict[Question, Answer] = {}
         for question, key in keys.items():
-            with suppress(KeyError, TypeError, ValueError):
+            with suppress(KeyError, *NO_ENTRY):
                 answers[question] = _from_bytes(found[key], form)
         return answers
 
@@ -91,10 +91,15 @@ def _to_bytes(answer: Answer) -> bytes:
 
 
 def _from_bytes(reply: bytes, form: Form) -> Answer:
+    """Raises `KeyError` or one of `NO_ENTRY` where the bytes, of any store, are no answer."""
     saved = json.loads(reply)
-    if "failure" in saved:
-        return Failure(saved["failure"], saved["message"], saved["call"])
-    return Reply(form.answer.model_validate(saved["answer"]), saved["call"])
+    check_id(saved["call"])
+    if "failure" not in saved:
+        return Reply(form.answer.model_validate(saved["answer"]), saved["call"])
+    kind, message = saved["failure"], saved["message"]
+    if kind not in FINAL or not isinstance(message, str):
+        raise ValueError("no failure that is kept")
+    return Failure(kind, message, saved["call"])
 
 
 class EndpointJudge:

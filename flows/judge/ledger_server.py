@@ -1,18 +1,23 @@
 """`claimflow ledger`: one store's calls and replies, shared over HTTP by runs on several machines.
 
-It keeps in memory which run has claimed which keys. An entry is in a journal beside the store when
-a run is told that it is saved, and in the store within a second.
+Which run has claimed which keys is in a file beside the store, so that it survives a kill. An entry
+is in a journal beside the store when a run is told that it is saved, and in the store within a
+second.
 """
 
 import asyncio
+import errno
+import fcntl
 import ipaddress
 import json
+import logging
+import os
 import secrets
 import socket
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import polars as pl
@@ -25,26 +30,35 @@ from starlette.routing import Route
 from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError, StoreError
 from claimflow.flows.judge.calls import NO_ENTRY, Call, Entry, check_id, entry_line, read_entry
-from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals
+from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals, store_full_errors
 from claimflow.flows.judge.shared_ledger import (
     BODY_BYTES,
     KEYS_AT_ONCE,
+    LINES_AT_ONCE,
     PROTOCOL,
     TOKEN,
+    TOO_LONG,
     is_header,
 )
 from claimflow.flows.store.ledger import Ledger
-from claimflow.flows.store.store import migrate
+from claimflow.flows.store.store import Store, migrate
 
 ABANDONED_SECONDS: Final = 60.0
 """A run that says nothing for so long has claimed nothing any more."""
 
 _BODY_SECONDS: Final = 30.0
+_BODIES_BYTES: Final = 2 * BODY_BYTES
+"""Most bytes of the requests that are received at the same time."""
+
 _CONNECTIONS: Final = 512
 _MOST_CLAIMS: Final = 2_000_000
 _LONGEST_RUN: Final = 64
 _MANY_OBJECTS: Final = 100_000
 """Brackets of a request for keys, which has two."""
+
+_BYTES_OF_KEY: Final = 40
+_FEW_LINES: Final = 100_000
+"""Keys in the file of claims that are never too many."""
 
 
 class _RefusedError(Exception):
@@ -56,46 +70,108 @@ class _RefusedError(Exception):
 
 
 class _Claims:
-    """Which run has claimed which keys."""
+    """Which run has claimed which keys: in memory, and in a file that a later process reads.
 
-    def __init__(self) -> None:
+    A line of the file is `[run, keys]`; keys of no run (`null`) are claimed no more. The file is
+    locked: one process has the claims of a store. Raises `InputError` where another one has them,
+    and `StoreFullError` where the file cannot be written.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._run_of: dict[str, str] = {}
         self._keys_of: dict[str, set[str]] = defaultdict(set)
         self._seen: dict[str, float] = {}
-
-    def renew(self, run: str) -> bool:
-        """Note that a run is alive; whether it was known."""
-        known = run in self._seen
-        self._seen[run] = time.monotonic()
-        return known
+        path = store.path.with_name(f"{store.path.name}.claims")
+        with store_full_errors(store):
+            made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            self._file = os.fdopen(made, "r+b", buffering=0)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._read()
+            self._rewrite()
+        except BlockingIOError as error:
+            self._file.close()
+            hint = "let runs use that one, or stop it first"
+            raise InputError([Fault(str(store.path), "another ledger shares it", hint)]) from error
+        except BaseException:
+            self._file.close()
+            raise
 
     def take(self, run: str, keys: Sequence[str]) -> tuple[list[str], list[str]]:
         """Claim keys for a run: (those that it has now, those that another run has)."""
         self._forget_abandoned()
-        self.renew(run)
-        ours: list[str] = []
-        elsewhere: list[str] = []
-        for key in keys:
-            (ours if self._run_of.get(key, run) == run else elsewhere).append(key)
-        if len(self._run_of) + len(ours) > _MOST_CLAIMS:
+        ours = [key for key in keys if self._run_of.get(key, run) == run]
+        new = [key for key in ours if key not in self._run_of]
+        if len(self._run_of) + len(new) > _MOST_CLAIMS:
             raise _RefusedError(503, "too many keys are claimed")
-        self._run_of |= dict.fromkeys(ours, run)
-        self._keys_of[run].update(ours)
-        return ours, elsewhere
+        self._note(run, new)
+        self._seen[run] = time.monotonic()
+        return ours, [key for key in keys if self._run_of[key] != run]
+
+    def renew(self, run: str) -> bool:
+        """Note that a run is alive; whether it is known."""
+        self._forget_abandoned()
+        if run not in self._seen:
+            return False
+        self._seen[run] = time.monotonic()
+        return True
 
     def release(self, keys: Sequence[str], run: str | None = None) -> None:
         """End claims on keys; with `run` only those of that run."""
-        for key in keys:
-            of = self._run_of.get(key)
-            if of is not None and run in (None, of):
-                del self._run_of[key]
-                self._keys_of[of].discard(key)
+        claimed = [key for key in keys if key in self._run_of]
+        self._note(None, [key for key in claimed if run in (None, self._run_of[key])])
 
     def end(self, run: str) -> None:
         """Forget a run with all that it claimed."""
-        self.release([*self._keys_of.pop(run, ())], run)
+        self.release([*self._keys_of.get(run, ())], run)
         self._keys_of.pop(run, None)
         self._seen.pop(run, None)
+
+    def close(self) -> None:
+        """Let another process have the claims."""
+        self._file.close()
+
+    def _note(self, run: str | None, keys: Sequence[str]) -> None:
+        """Claim keys for a run, or end their claims, in the file first."""
+        if not keys:
+            return
+        self._write(run, keys)
+        self._change(run, keys)
+        lines = os.fstat(self._file.fileno()).st_size // _BYTES_OF_KEY
+        if lines > _FEW_LINES + 4 * len(self._run_of) or not self._run_of:
+            self._rewrite()
+
+    def _change(self, run: str | None, keys: Sequence[str]) -> None:
+        for key in keys:
+            before = self._run_of.pop(key, None)
+            if before is not None:
+                self._keys_of[before].discard(key)
+            if run is not None:
+                self._run_of[key] = run
+                self._keys_of[run].add(key)
+
+    def _write(self, run: str | None, keys: Sequence[str]) -> None:
+        with store_full_errors(self._store):
+            self._file.write(json.dumps([run, keys]).encode() + b"\n")
+
+    def _read(self) -> None:
+        for line in self._file.read().splitlines(keepends=True):
+            # A killed process, or a full disk, leaves half a line.
+            with suppress(*NO_ENTRY):
+                run, keys = json.loads(line)
+                self._change(run, list(map(str, keys)))
+        self._seen = dict.fromkeys(self._keys_of, time.monotonic())
+
+    def _rewrite(self) -> None:
+        """Write the file anew with what is claimed now."""
+        # Not in another file, since a process that waits for the lock has this one open. If this
+        # process is killed in between, some questions are asked twice.
+        with store_full_errors(self._store):
+            self._file.truncate(0)
+        for run, keys in self._keys_of.items():
+            if keys:
+                self._write(run, [*keys])
 
     def _forget_abandoned(self) -> None:
         oldest = time.monotonic() - ABANDONED_SECONDS
@@ -111,6 +187,8 @@ class LedgerServer:
     """
 
     def __init__(self, ledger: Ledger, *, host: str, port: int, token: str | None) -> None:
+        if not host:
+            raise InputError([Fault("--host", "is empty", "name an address of this machine")])
         if not token and not _is_loopback(host):
             what = "other machines could write to the ledger"
             hint = f"set {TOKEN} to a secret, or name 127.0.0.1"
@@ -121,29 +199,22 @@ class LedgerServer:
         self.counts: Counter[str] = Counter()
         self._ledger = ledger
         self._token = token
-        self._claims = _Claims()
+        self._receiving = 0
         self._writer: LedgerWriter | None = None
-        self._error: Exception | None = None
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # Of TCP by name: asyncio sends small answers of others 40 ms late.
-        self._socket = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._error: BaseException | None = None
+        self._socket = _bound(host, port)
+        self._port = int(self._socket.getsockname()[1])
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._port}"
         try:
-            self._socket.bind((host, port))
-            self._socket.listen(128)
-        except OSError as error:
+            migrate(ledger.store)
+            with ledger.store.writing():
+                pass  # A store that is not there is made.
+            self._claims = _Claims(ledger.store)
+        except BaseException:
             self._socket.close()
-            what, hint = f"cannot be used ({error.strerror})", "name another, or 0 for a free one"
-            raise InputError([Fault(f"--port {port}", what, hint)]) from error
-        bound = self._socket.getsockname()[1]
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
-        names = (host, "127.0.0.1", "localhost", "[::1]")
-        # A page in a browser may call this machine by another name; a token keeps it out.
-        self._hosts = None if token else {f"{name.lower()}:{bound}" for name in names}
-        migrate(ledger.store)
-        with ledger.store.writing():
-            pass  # A store that is not there is made.
-        recover_journals(ledger)
+            raise
+        # What a client did wrong it is told; here are only errors.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._application(),
@@ -156,10 +227,18 @@ class LedgerServer:
         )
 
     def serve(self) -> None:
-        """Serve until Ctrl-C, SIGTERM or `stop`. Raises `StoreError` where nothing can be saved."""
-        self._server.run(sockets=[self._socket])
-        if self._error is not None:
-            raise self._error
+        """Serve until Ctrl-C, SIGTERM or `stop`.
+
+        Raises `StoreError`, or what else went wrong, where calls can be saved no more.
+        """
+        try:
+            recover_journals(self._ledger)
+            self._server.run(sockets=[self._socket])
+        finally:
+            self._claims.close()
+            self._socket.close()
+            if self._error is not None:
+                raise self._error
 
     def stop(self) -> None:
         """End `serve`; any thread may call this."""
@@ -172,13 +251,12 @@ class LedgerServer:
             async def answer(request: Request) -> Response:
                 try:
                     self._check(request)
-                    return await handle(await _body(request))
+                    async with self._room_for(request) as length:
+                        return await handle(await _body(request, length))
                 except _RefusedError as error:
                     return JSONResponse({"error": str(error)}, error.status)
                 except StoreError as error:
-                    # Runs try again; whoever watches the ledger is told why it has ended.
-                    self._error = error
-                    self.stop()
+                    self._end_with(error)
                     return JSONResponse({"error": "the ledger cannot be written"}, 503)
 
             return answer
@@ -205,10 +283,8 @@ class LedgerServer:
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
             self._writer = LedgerWriter(self._ledger, redact=False)
             yield
-            try:
-                await self._writer.saved()
-            except StoreError as error:
-                self._error = error
+            with suppress(StoreError):
+                await self._needed(self._writer.saved())
 
         return Starlette(routes=routes, lifespan=lifespan)
 
@@ -218,14 +294,48 @@ class LedgerServer:
             given.encode(), f"Bearer {self._token}".encode()
         ):
             raise _RefusedError(401, f"the token is missing or wrong: set {TOKEN}")
-        host = request.headers.get("host", "").lower()
-        # Runs send no origin, and every page in a browser does.
-        if (self._hosts is not None and host not in self._hosts) or "origin" in request.headers:
+        # Runs send no origin, and every page in a browser does. A page may also call this machine
+        # by another name; a token keeps it out.
+        named, _, port = request.headers.get("host", "").rpartition(":")
+        here = _is_loopback(named.lower().strip("[]")) and port == str(self._port)
+        if "origin" in request.headers or not (self._token or here):
             raise _RefusedError(403, "the request comes from elsewhere")
+
+    @asynccontextmanager
+    async def _room_for(self, request: Request) -> AsyncIterator[int]:
+        """The length of a request, unless it is too long or there is no room at the moment."""
+        given = request.headers.get("content-length", "0" if request.method == "GET" else "")
+        if not (given.isascii() and given.isdigit()):
+            raise _RefusedError(411, "the request does not say how long it is")
+        length = int(given[:20])
+        if length > BODY_BYTES:
+            raise _RefusedError(TOO_LONG, "the request is longer than 64 MB")
+        if self._receiving + length > _BODIES_BYTES:
+            raise _RefusedError(503, "too many long requests at the same time")
+        self._receiving += length
+        try:
+            yield length
+        finally:
+            self._receiving -= length
+
+    def _end_with(self, error: BaseException) -> None:
+        """End, and raise this error from `serve`: runs try again, or end after a minute."""
+        self._error = self._error or error
+        self.stop()
+
+    async def _needed(self, written: Awaitable[None]) -> None:
+        """Wait for something without which this ledger cannot go on. Raises `StoreError`."""
+        try:
+            await written
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._end_with(error)
+            raise StoreError(str(error)) from error
 
     async def _recall(self, body: bytes) -> Response:
         _, keys = _asked(body)
-        return _lines(await self._entries(keys))
+        return _lines(await self._entries(keys), b"")
 
     async def _take(self, body: bytes) -> Response:
         run, keys = _asked(body, of_run=True)
@@ -233,13 +343,16 @@ class LedgerServer:
         ours, elsewhere = self._claims.take(run, keys)
         try:
             entries = await self._entries(ours)
+            answer = _lines(entries, json.dumps({"elsewhere": elsewhere}).encode() + b"\n")
         except BaseException:
             self._claims.release(ours, run)
             raise
         self._claims.release([key for entry in entries for key in entry.replies], run)
-        return _lines(entries, json.dumps({"elsewhere": elsewhere}).encode() + b"\n")
+        return answer
 
     async def _save(self, body: bytes) -> Response:
+        if body.count(b"\n") > LINES_AT_ONCE:
+            raise _RefusedError(TOO_LONG, f"the request has more than {LINES_AT_ONCE:,} lines")
         try:
             entries = await asyncio.to_thread(lambda: list(map(read_entry, body.splitlines())))
         except NO_ENTRY as error:
@@ -247,7 +360,7 @@ class LedgerServer:
         for entry in entries:
             if entry.call is None:
                 raise _RefusedError(422, "a line has no call")
-        await self._saving.keep_up()
+        await self._needed(self._saving.keep_up())
         for entry in entries:
             if entry.call is not None:
                 self._saving.add(entry.call, entry.replies, closes=entry.closes)
@@ -279,7 +392,7 @@ class LedgerServer:
         """What the ledger has for these keys: each call once, with its replies."""
         if not keys:
             return []
-        await self._saving.saved()
+        await self._needed(self._saving.saved())
         entries = await asyncio.to_thread(_stored_entries, self._ledger, keys)
         self.counts["replies"] += sum(len(entry.replies) for entry in entries)
         return entries
@@ -305,14 +418,14 @@ def _call_id(reply: bytes) -> str:
     return str(call)
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, length: int) -> bytes:
     received = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             async for block in request.stream():
                 received += block
-                if len(received) > BODY_BYTES:
-                    raise _RefusedError(413, "the request is longer than 64 MB")
+                if len(received) > length:
+                    raise _RefusedError(400, "the request is longer than it says")
     except TimeoutError as error:
         raise _RefusedError(408, "the request took longer than 30 seconds") from error
     return bytes(received)
@@ -336,8 +449,32 @@ def _asked(body: bytes, *, of_run: bool = False) -> tuple[str, list[str]]:
     return run, keys
 
 
-def _lines(entries: Sequence[Entry], first: bytes = b"") -> Response:
-    return Response(first + b"".join(map(entry_line, entries)), media_type="application/jsonl")
+def _lines(entries: Sequence[Entry], first: bytes) -> Response:
+    """An answer of lines. One that would be too long is refused: fewer keys are to be asked for."""
+    lines = [first, *map(entry_line, entries)]
+    if sum(map(len, lines)) > BODY_BYTES:
+        raise _RefusedError(TOO_LONG, "the answer would be longer than 64 MB")
+    return Response(b"".join(lines), media_type="application/jsonl")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises `InputError` where it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Of TCP by name: asyncio sends small answers of others 40 ms late.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(128)
+    except (OSError, UnicodeError) as error:
+        bound.close()
+        why = getattr(error, "strerror", None) or "no address"
+        if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES):
+            place, hint = f"--port {port}", "name another, or 0 for a free one"
+        else:
+            place, hint = f"--host {host}", "name an address of this machine"
+        raise InputError([Fault(place, f"cannot be used ({why})", hint)]) from error
+    return bound
 
 
 def _is_loopback(host: str) -> bool:

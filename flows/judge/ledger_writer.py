@@ -44,7 +44,7 @@ class Journal:
             f"{store.path.name}.{time.time_ns()}-{secrets.token_hex(4)}.journal"
         )
         unfinished = self._path.with_suffix(".new")
-        with _store_full_errors(store):
+        with store_full_errors(store):
             made = os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             self._file: BinaryIO = os.fdopen(made, "wb", buffering=0)
             fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -54,7 +54,7 @@ class Journal:
     def add(self, entry: Entry) -> None:
         """Append an entry. Raises `StoreFullError` where the disk is full."""
         line, written = entry_line(entry), 0
-        with _store_full_errors(self._store):
+        with store_full_errors(self._store):
             try:
                 # A disk that becomes full takes the beginning of a line, and says so next time.
                 while written < len(line):
@@ -134,7 +134,8 @@ def write_entries(
 
 
 @contextmanager
-def _store_full_errors(store: Store) -> Iterator[None]:
+def store_full_errors(store: Store) -> Iterator[None]:
+    """Raise `StoreFullError` where a file beside the store cannot be written."""
     try:
         yield
     except OSError as error:

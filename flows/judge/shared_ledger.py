@@ -4,21 +4,24 @@ A run claims the keys that it is about to ask for. What is in the ledger comes b
 keys that another run has claimed. What a run is answered is sent before it counts as saved.
 """
 
+import asyncio
 import json
 import logging
+import math
 import os
 import secrets
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
 
 from claimflow.flows.errors import Fault, InputError, JudgeError, StoppedError, on_one_line
 from claimflow.flows.judge.calls import NO_ENTRY, Entry, entry_line, read_entry
+from claimflow.flows.judge.event_loop import Loop
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.store import Store
 
@@ -28,23 +31,37 @@ PROTOCOL: Final = 1
 """The version of what is said over HTTP."""
 
 BODY_BYTES: Final = 64 << 20
-"""Most bytes of a request. A longer entry stays in the store of its run."""
+"""Most bytes of a request, and of an answer. A longer entry is not shared."""
 
 KEYS_AT_ONCE: Final = 1_000
 """Most keys of a request."""
+
+LINES_AT_ONCE: Final = 10_000
+"""Most entries of a request."""
+
+TOO_LONG: Final = 413
+"""The status of a request that is too long, or whose answer would be."""
 
 RENEW_SECONDS: Final = 15.0
 """A run says so often that it is alive."""
 
 _BYTES_AT_ONCE: Final = 8 << 20
-_REPLY_BYTES: Final = 512 << 20
+_SMALL_BYTES: Final = 64 << 10
+_ANSWER_SECONDS: Final = 10.0
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0)
 _PATIENCE: Final = 60.0
 """Seconds after which a ledger that does not answer ends the run."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _CLOSE_SECONDS: Final = 3.0
+_LOOK_SECONDS: Final = 0.2
+"""Seconds between two looks at whether the run is stopped."""
+
 _SHOWN: Final = 200
+
+_NO_ANSWER: Final = (httpx.HTTPError, TimeoutError)
+
+_Result = TypeVar("_Result")
 
 _LOG: Final = logging.getLogger("claimflow")
 
@@ -66,6 +83,15 @@ class Taken(NamedTuple):
     elsewhere: frozenset[str]
 
 
+class _RefusedError(JudgeError):
+    """The ledger refuses a request, with this status and these words."""
+
+    def __init__(self, message: str, status: int, said: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.said = said
+
+
 class SharedLedger:
     """The ledger at an address, for one run, which ends soon after `stop` is set.
 
@@ -77,9 +103,13 @@ class SharedLedger:
         self.url = url.rstrip("/")
         self._stop = stop
         token = ledger_token()
+        # Compressed, an answer of few bytes could fill the memory.
+        headers = {"Accept-Encoding": "identity"}
         # What no header can hold is no token of a ledger, and httpx would print it.
-        headers = {"Authorization": f"Bearer {token}"} if is_header(token) else {}
-        self._client = httpx.Client(headers=headers, timeout=_TIMEOUT)
+        if is_header(token):
+            headers["Authorization"] = f"Bearer {token}"
+        self._client = httpx.AsyncClient(headers=headers, timeout=_TIMEOUT)
+        self._loop = Loop(self._client.aclose, name="shared ledger")
         self._run = secrets.token_hex(16)
         self._claimed: set[str] = set()
         self._lock = threading.Lock()
@@ -90,29 +120,26 @@ class SharedLedger:
         """Why the ledger cannot be used, and what would be right; None where it can."""
         start = f"start it with `claimflow ledger FILE`, or correct {self.url}"
         try:
-            answer = self._client.get(self.url)
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+            status, body = self._exchange("", None, most=_SMALL_BYTES)
+        except (httpx.InvalidURL, UnicodeError, *_NO_ANSWER) as error:
             return f"no ledger answers ({_reason(error)})", start
-        if answer.status_code in (401, 403):
+        if status in (401, 403):
             return "the ledger wants another token", f"set {TOKEN} to that of the ledger"
-        with suppress(ValueError, AttributeError):
-            said = answer.json()
+        with suppress(*NO_ENTRY):
+            said = json.loads(body)
             if said.get("service") == "claimflow ledger":
                 if said.get("protocol") == PROTOCOL:
                     return None
                 other = on_one_line(said.get("version"))[:_SHOWN]
                 return f"the ledger is of claimflow {other}", "use one version on all machines"
-        return f"what answers is no ledger (status {answer.status_code})", start
+        return f"what answers is no ledger (status {status})", start
 
     def recall(self, keys: Sequence[str]) -> list[Entry]:
         """The entries that the ledger has for `keys`; nothing is claimed."""
         found: list[Entry] = []
         for some in _cut(keys):
-            lines = self._post("recall", _json({"keys": some})).splitlines()
-            try:
-                found += map(read_entry, lines)
-            except NO_ENTRY as error:
-                raise self._unreadable() from error
+            for body, asked in self._post_keys("recall", some):
+                found += self._read(body.splitlines(), asked)
         return found
 
     def take(self, keys: Sequence[str]) -> Taken:
@@ -122,35 +149,32 @@ class SharedLedger:
         for some in _cut(keys):
             with self._lock:
                 self._claimed.update(some)
-            body = self._post("take", _json({"run": self._run, "keys": some}))
-            first, *lines = body.splitlines() or [b""]
-            try:
-                found = list(map(read_entry, lines))
-                others = set(map(str, json.loads(first)["elsewhere"]))
-            except (*NO_ENTRY, KeyError) as error:
-                raise self._unreadable() from error
-            entries += found
-            elsewhere |= others
-            with self._lock:
-                self._claimed -= others
-                self._claimed.difference_update(*(entry.replies for entry in found))
+            for body, asked in self._post_keys("take", some):
+                found, others = self._read_taken(body, asked)
+                entries += found
+                elsewhere |= others
+                with self._lock:
+                    self._claimed -= others
+                    self._claimed.difference_update(*(entry.replies for entry in found))
         self._keep_claims()
         return Taken(entries, frozenset(elsewhere))
+
+    def holds(self, keys: Collection[str]) -> bool:
+        """Whether this run has claimed all of `keys`, and has not lost one to another run."""
+        with self._lock:
+            return self._claimed.issuperset(keys)
 
     def send(self, entries: Sequence[Entry]) -> None:
         """Add entries; what they answer is claimed no more."""
         lines, size = list[bytes](), 0
         for line in map(entry_line, entries):
-            if len(line) > BODY_BYTES:
-                _LOG.warning("%s: a call of more than 64 MB is not shared", self.url)
-                continue
-            if lines and size + len(line) > _BYTES_AT_ONCE:
-                self._post("save", b"".join(lines))
+            if lines and (size + len(line) > _BYTES_AT_ONCE or len(lines) == LINES_AT_ONCE):
+                self._save(lines)
                 lines, size = [], 0
             lines.append(line)
             size += len(line)
         if lines:
-            self._post("save", b"".join(lines))
+            self._save(lines)
         with self._lock:
             self._claimed.difference_update(*(entry.replies for entry in entries))
 
@@ -158,9 +182,13 @@ class SharedLedger:
         """Claim keys no more, of which some may have no answer. An error is logged."""
         with self._lock:
             released = sorted(self._claimed.intersection(keys))
-        with suppress(JudgeError, StoppedError):
+        try:
             for some in _cut(released):
                 self._post("release", _json({"run": self._run, "keys": some}))
+        except JudgeError as error:
+            _LOG.info("%s", error)
+        except StoppedError:
+            pass  # `close` releases everything.
         with self._lock:
             self._claimed.difference_update(released)
 
@@ -171,10 +199,9 @@ class SharedLedger:
         self._closed.set()
         if self._renewing is not None:
             self._renewing.join()
-            with suppress(httpx.HTTPError):
-                said = _json({"run": self._run})
-                self._client.post(f"{self.url}/end", content=said, timeout=_CLOSE_SECONDS)
-        self._client.close()
+            with suppress(StoppedError, *_NO_ANSWER):
+                self._exchange("end", _json({"run": self._run}), seconds=_CLOSE_SECONDS)
+        self._loop.close()
 
     def _keep_claims(self) -> None:
         """Say from now on that this run is alive."""
@@ -184,51 +211,142 @@ class SharedLedger:
                 self._renewing.start()
 
     def _renew(self) -> None:
+        said = _json({"run": self._run})
         while not self._closed.wait(RENEW_SECONDS):
             # A ledger that does not answer is told where something is asked of it.
-            with suppress(httpx.HTTPError, ValueError, AttributeError):
-                said = _json({"run": self._run})
-                answer = self._client.post(f"{self.url}/renew", content=said)
-                if answer.json().get("known") is False:
+            with suppress(JudgeError, StoppedError, *_NO_ANSWER, *NO_ENTRY):
+                _, body = self._exchange("renew", said, most=_SMALL_BYTES)
+                if json.loads(body).get("known") is False:
                     self._claim_again()
 
     def _claim_again(self) -> None:
-        """Claim what is still to be answered: the ledger was started again, or was out of reach."""
+        """Claim what is still to be answered, of which other runs may have claimed some.
+
+        The ledger forgets a run that was out of its reach, or suspended, for long.
+        """
         with self._lock:
             claimed = sorted(self._claimed)
         for some in _cut(claimed):
-            said = _json({"run": self._run, "keys": some})
-            self._client.post(f"{self.url}/take", content=said)
+            for body, asked in self._post_keys("take", some):
+                found, others = self._read_taken(body, asked)
+                with self._lock:
+                    self._claimed -= others
+                    self._claimed.difference_update(*(entry.replies for entry in found))
+                    released = [key for key in asked if key not in self._claimed]
+                if released:
+                    self._post("release", _json({"run": self._run, "keys": released}))
+
+    def _save(self, lines: Sequence[bytes]) -> None:
+        """Send lines. One that the ledger refuses stays in the store of this run."""
+        try:
+            self._post("save", b"".join(lines))
+        except _RefusedError as error:
+            if len(lines) == 1:
+                _LOG.warning("%s: a call is not shared: %s", self.url, error.said)
+                return
+            self._save(lines[: len(lines) // 2])
+            self._save(lines[len(lines) // 2 :])
+
+    def _post_keys(self, what: str, keys: list[str]) -> Iterator[tuple[bytes, list[str]]]:
+        """Answers to a request for keys, each with its keys: fewer where one would be too long."""
+        try:
+            yield self._post(what, _json({"run": self._run, "keys": keys})), keys
+        except _RefusedError as error:
+            if error.status != TOO_LONG or len(keys) == 1:
+                raise
+            yield from self._post_keys(what, keys[: len(keys) // 2])
+            yield from self._post_keys(what, keys[len(keys) // 2 :])
+
+    def _read_taken(self, body: bytes, asked: Sequence[str]) -> tuple[list[Entry], set[str]]:
+        first, *lines = body.splitlines() or [b""]
+        try:
+            others = set(map(str, json.loads(first)["elsewhere"]))
+        except (*NO_ENTRY, KeyError) as error:
+            raise self._unreadable() from error
+        return self._read(lines, asked), others.intersection(asked)
+
+    def _read(self, lines: Sequence[bytes], asked: Sequence[str]) -> list[Entry]:
+        """The entries of an answer, without replies to other keys than those that were asked."""
+        keys = set(asked)
+        try:
+            entries = list(map(read_entry, lines))
+        except NO_ENTRY as error:
+            raise self._unreadable() from error
+        return [
+            Entry(entry.call, {key: entry.replies[key] for key in keys & entry.replies.keys()})
+            for entry in entries
+        ]
 
     def _post(self, what: str, body: bytes) -> bytes:
+        """The body of the answer. Tries again for a minute where there is none."""
         deadline, pause = time.monotonic() + _PATIENCE, _FIRST_PAUSE
         while True:
+            left = max(1.0, deadline - time.monotonic())
             try:
-                return self._answer(what, body)
-            except httpx.HTTPError as error:
-                if time.monotonic() > deadline:
-                    raise self._refused(f"it does not answer ({_reason(error)})") from error
-            if self._stop.wait(pause):
+                status, answer = self._exchange(what, body, seconds=left)
+                if status < httpx.codes.INTERNAL_SERVER_ERROR:
+                    return self._accepted(status, answer)
+                reason = f"status {status}"
+            except _NO_ANSWER as error:
+                reason = _reason(error)
+            if time.monotonic() > deadline:
+                raise self._refused(f"it does not answer ({reason})")
+            if self._closed.is_set() or self._stop.wait(pause):
                 raise StoppedError
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _answer(self, what: str, body: bytes) -> bytes:
-        """The body of the answer. Raises `httpx.HTTPError` where it is worth another try."""
-        with self._client.stream("POST", f"{self.url}/{what}", content=body) as answer:
-            received = bytearray()
-            for block in answer.iter_bytes():
-                received += block
-                if len(received) > _REPLY_BYTES:
-                    raise self._refused("its answer is longer than 512 MB")
-        status = answer.status_code
+    def _accepted(self, status: int, answer: bytes) -> bytes:
+        if status == httpx.codes.OK:
+            return answer
         if status in (401, 403):
             raise self._refused(f"it wants another token: set {TOKEN}")
-        if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-            answer.raise_for_status()
-        if status != httpx.codes.OK:
-            said = on_one_line(received[:_SHOWN].decode("utf-8", "replace"))
-            raise self._refused(f"it answers with status {status}: {said}")
-        return bytes(received)
+        said = on_one_line(answer[:_SHOWN].decode("utf-8", "replace"))
+        refused = self._refused(f"it answers with status {status}: {said}")
+        if status in (TOO_LONG, httpx.codes.UNPROCESSABLE_ENTITY):
+            raise _RefusedError(str(refused), status, said)
+        raise refused
+
+    def _exchange(
+        self,
+        what: str,
+        body: bytes | None,
+        *,
+        seconds: float = _ANSWER_SECONDS,
+        most: int = BODY_BYTES,
+    ) -> tuple[int, bytes]:
+        """The status and the body, of at most `most` bytes, of an answer within `seconds`.
+
+        Raises one of `_NO_ANSWER`, or `StoppedError` some seconds after the run is stopped.
+        """
+        return self._loop.run(self._until_stopped(self._request(what, body, seconds, most)))
+
+    async def _until_stopped(self, request: Coroutine[Any, Any, _Result]) -> _Result:
+        task, until = asyncio.ensure_future(request), math.inf
+        while not task.done():
+            await asyncio.wait([task], timeout=_LOOK_SECONDS)
+            if self._stop.is_set():
+                # What the run was answered is worth a moment.
+                until = min(until, time.monotonic() + _CLOSE_SECONDS)
+            if time.monotonic() > until:
+                task.cancel()
+                await asyncio.wait([task])
+                raise StoppedError
+        return task.result()
+
+    async def _request(
+        self, what: str, body: bytes | None, seconds: float, most: int
+    ) -> tuple[int, bytes]:
+        method, url = "GET" if body is None else "POST", f"{self.url}/{what}"
+        received = bytearray()
+        async with (
+            asyncio.timeout(seconds),
+            self._client.stream(method, url, content=body) as answer,
+        ):
+            async for block in answer.aiter_raw():
+                received += block
+                if len(received) > most:
+                    raise httpx.DecodingError(f"an answer of more than {most:,} bytes")
+        return answer.status_code, bytes(received)
 
     def _unreadable(self) -> JudgeError:
         return self._refused("what it answers cannot be read")

@@ -1,6 +1,7 @@
 """Embeddings behind an endpoint: in batches, remembered, and bad ones are rows."""
 
 import threading
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from claimflow.flows.errors import JudgeError
 from claimflow.flows.judge.embedding import EndpointEmbedder, unit_vectors
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
+from claimflow.stages.rows import content_key
 from tests.endpoint import faults
 from tests.endpoint.server import Endpoint, serve
 from tests.endpoint.vectors import texts_of
@@ -111,6 +113,15 @@ def test_vectors_that_are_none_are_never_used(tmp_path: Path, fault: Any) -> Non
         with session(tmp_path / "s.duckdb") as opened:
             table = EndpointEmbedder(settings, opened).embed(["a", "b"], step="s")
     assert table.height == 0
+
+
+@pytest.mark.parametrize("reply", [b"", b"12345", array("f", [0.6, np.nan]).tobytes()])
+def test_a_stored_reply_that_is_no_vector_is_asked_again(tmp_path: Path, reply: bytes) -> None:
+    with serve(dimension=2) as endpoint, session(tmp_path / "s.duckdb") as opened:
+        tool = EndpointEmbedder(EmbeddingEndpoint(**embedder(endpoint)), opened)
+        opened.ledger.remember("judge", {content_key("embedding", tool.identity, "a"): reply})
+        assert tool.embed(["a"], step="s").height == 1
+        assert endpoint.hits == 1
 
 
 def test_a_run_without_any_vector_has_failed_rows(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from claimflow.flows.judge.session import Loop
+from claimflow.flows.judge.event_loop import Loop
 
 
 async def nothing() -> None:

@@ -116,6 +116,30 @@ def test_answers_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"\xff",
+        b"[" * 100_000,
+        b"[]",
+        b'{"answer": {"reason": "", "evidence": "", "verdict": "neutral"}}',
+        b'{"answer": {"reason": "", "evidence": "", "verdict": "neutral"}, "call": "c"}',
+        b'{"answer": {"verdict": "perhaps"}, "call": "%b"}' % CALL.encode(),
+        b'{"failure": "server_error", "message": "", "call": "%b"}' % CALL.encode(),
+        b'{"failure": ["refused"], "message": "", "call": "%b"}' % CALL.encode(),
+        b'{"failure": "refused", "message": 1, "call": "%b"}' % CALL.encode(),
+    ],
+)
+def test_a_reply_that_is_no_answer_is_none(tmp_path: Path, reply: bytes) -> None:
+    known = remembered(JUDGE, tmp_path / "s.duckdb")
+    by_question = known.keys(QUESTIONS, FORM)
+    Ledger(Store(tmp_path / "s.duckdb")).remember(
+        "judge", {next(iter(by_question.values())): reply}
+    )
+    assert known.recall(by_question, FORM) == {}
+
+
+@pytest.mark.parametrize(
     ("kind", "kept"),
     [
         ("refused", True),

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from claimflow.flows.api import run_pipeline
 from claimflow.flows.cli.main import main
-from claimflow.flows.errors import StoppedError
+from claimflow.flows.errors import JudgeError, StoppedError
 from claimflow.flows.judge import ledger_server, shared_ledger
 from claimflow.flows.judge.calls import Call, Entry, entry_line, read_entry
 from claimflow.flows.judge.embedding import EndpointEmbedder
@@ -247,7 +247,7 @@ def test_a_ledger_that_is_killed_loses_nothing_and_runs_wait_for_it(
     for machine, run in zip(two, runs, strict=True):
         assert run.code() == 0, run.err()
         check_whole(machine)
-    assert len(endpoint.hits_by_key) == len(NAMES)
+    assert endpoint.hits == len(NAMES)
     endpoint.clear()
     [third] = machines(tmp_path / "later", endpoint, ledger.url, 1)
     assert third.command() == 0
@@ -379,6 +379,30 @@ def test_a_port_in_use_is_told(
     assert f"--port {port}: cannot be used" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["", "nowhere.invalid", "192.0.2.1", "a" * 300])
+def test_an_address_that_is_not_of_this_machine_is_told(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    host: str,
+) -> None:
+    monkeypatch.setenv(shared_ledger.TOKEN, "a-long-secret")
+    assert main(["ledger", str(tmp_path / "s.duckdb"), "--host", host, "--port", "0"]) == 2
+    told = capsys.readouterr().err
+    assert "--host" in told
+    assert "name an address of this machine" in told
+    assert not (tmp_path / "s.duckdb").exists()
+
+
+def test_one_ledger_shares_a_store(
+    tmp_path: Path, server: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "shared.duckdb"
+    assert main(["ledger", str(store), "--port", "0"]) == 2
+    assert f"{store}: another ledger shares it" in capsys.readouterr().err
+    assert httpx.get(server.url).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
@@ -404,19 +428,50 @@ def test_a_request_that_no_run_sends_is_refused(
     assert httpx.get(server.url).status_code == 200
 
 
+def test_a_request_that_does_not_say_how_long_it_is_is_refused(server: LedgerServer) -> None:
+    assert httpx.post(f"{server.url}/take", content=iter([b"{", b"}"])).status_code == 411
+
+
+def test_long_requests_wait_for_room(server: LedgerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_server, "_BODIES_BYTES", 10)
+    assert httpx.post(f"{server.url}/save", content=b"x" * 11).status_code == 503
+    assert httpx.get(server.url).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:{port}", 200),
+        ("127.0.0.1:{port}", 200),
+        ("[0:0:0:0:0:0:0:1]:{port}", 200),
+        ("localhost:1", 403),
+        ("localhost", 403),
+        ("elsewhere.example:{port}", 403),
+    ],
+)
+def test_without_a_token_only_this_machine_is_served(
+    server: LedgerServer, host: str, status: int
+) -> None:
+    name = host.format(port=server.url.rpartition(":")[2])
+    assert httpx.get(server.url, headers={"Host": name}).status_code == status
+
+
 @pytest.mark.parametrize("header", ["Origin", "Host"])
 def test_a_page_in_a_browser_cannot_write_to_the_ledger(server: LedgerServer, header: str) -> None:
     headers = {header: "http://elsewhere.example"}
     assert httpx.post(f"{server.url}/save", headers=headers).status_code == 403
 
 
+GREETING: Final = json.dumps({"service": "claimflow ledger", "protocol": 1}).encode()
+
+
 @contextmanager
-def nonsense(answer: bytes) -> Iterator[str]:
+def nonsense(answer: bytes, greeting: bytes = GREETING) -> Iterator[str]:
     """A server that says it is a ledger, and then answers anything else with `answer`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.reply(json.dumps({"service": "claimflow ledger", "protocol": 1}).encode())
+            self.reply(greeting)
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -455,19 +510,151 @@ def test_answers_that_no_ledger_gives_end_the_run_in_order(
     assert endpoint.hits == 0
 
 
+@pytest.mark.parametrize(
+    ("greeting", "told"),
+    [
+        (b"[" * 50_000, "what answers is no ledger (status 200)"),
+        (b"x" * 1_000_000, "no ledger answers (an answer of more than 65,536 bytes)"),
+        (GREETING.replace(b"1", b"2"), "the ledger is of claimflow"),
+    ],
+)
+def test_a_greeting_that_no_ledger_gives_is_told_before_the_run(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    capsys: pytest.CaptureFixture[str],
+    greeting: bytes,
+    told: str,
+) -> None:
+    with nonsense(b"", greeting) as url:
+        assert told in told_of(tmp_path, endpoint, url, capsys)
+
+
+def call(prompt: str, call_id: str | None = None) -> Call:
+    asked = (None, KEYS[0], None, None, None, prompt, now())
+    return Call(call_id or str(uuid4()), "r", "s", "judge", "m", *asked)
+
+
+@pytest.fixture
+def client(server: LedgerServer) -> Iterator[SharedLedger]:
+    client = SharedLedger(server.url, threading.Event())
+    yield client
+    client.close()
+
+
+def test_replies_to_other_keys_than_those_asked_are_not_taken_over(tmp_path: Path) -> None:
+    entry = entry_line(Entry(call("What?"), {KEYS[0]: b"tin", KEYS[1]: b"lead"}, KEYS[2]))
+    with nonsense(b'{"elsewhere": ["x"]}\n' + entry) as url:
+        client = SharedLedger(url, threading.Event())
+        [found], elsewhere = client.take(KEYS[:1])
+        client.close()
+    assert (dict(found.replies), found.closes) == ({KEYS[0]: b"tin"}, None)
+    assert not elsewhere
+
+
+def test_one_entry_that_is_refused_does_not_keep_back_the_others(
+    tmp_path: Path, client: SharedLedger, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = [Entry(call("What?"), {key: b"tin"}) for key in KEYS]
+    entries[2] = entries[2]._replace(call=call("What?", "no id"))
+    client.send(entries)
+    found = {key for entry in client.recall(KEYS) for key in entry.replies}
+    assert found == {*KEYS} - {KEYS[2]}
+    [told] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "a call is not shared" in told
+    assert "a line is no entry" in told
+
+
+def test_what_is_too_long_for_one_request_goes_in_several(
+    client: SharedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_server, "BODY_BYTES", 3_000)
+    client.send([Entry(call("What?" * 200), {key: key.encode()}) for key in KEYS])
+    for found in (client.recall(KEYS), client.take(KEYS).entries):
+        assert {key: reply for entry in found for key, reply in entry.replies.items()} == {
+            key: key.encode() for key in KEYS
+        }
+
+
+def test_an_answer_that_trickles_ends_the_run_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_ledger, "_PATIENCE", 1.0)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while not ended.wait(0.05):
+                    self.wfile.write(b"x")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    ended, stop = threading.Event(), threading.Event()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        client = SharedLedger(f"http://127.0.0.1:{served.server_port}", stop)
+        with pytest.raises(JudgeError, match="it does not answer"):
+            client.take(KEYS)
+        monkeypatch.setattr(shared_ledger, "_PATIENCE", 60.0)
+        monkeypatch.setattr(shared_ledger, "_CLOSE_SECONDS", 0.2)
+        threading.Timer(0.3, stop.set).start()
+        began = time.monotonic()
+        with pytest.raises(StoppedError):
+            client.take(KEYS)
+        assert time.monotonic() - began < 30
+        client.close()
+        ended.set()
+        served.shutdown()
+        thread.join()
+
+
+def test_claims_survive_a_kill_of_the_ledger(
+    tmp_path: Path, started: Callable[..., Command]
+) -> None:
+    ledger = started()
+    a, b = (SharedLedger(ledger.url, threading.Event()) for _ in range(2))
+    claims = tmp_path / "shared.duckdb.claims"
+    try:
+        a.take(KEYS[:3])
+        a.release(KEYS[:1])
+        ledger.kill()
+        with claims.open("ab") as file:
+            file.write(b'["r", ["half')
+        ledger = started(ledger.port)
+        assert b.take(KEYS) == ([], frozenset(KEYS[1:3]))
+        a.close()
+        assert b.take(KEYS) == ([], frozenset())
+        b.close()
+        assert claims.read_bytes() == b""
+    finally:
+        a.close()
+        b.close()
+
+
+def test_the_file_of_claims_stays_short(
+    tmp_path: Path, client: SharedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_server, "_FEW_LINES", 10)
+    client.take(KEYS[:1])
+    for _ in range(50):
+        client.take(KEYS[1:])
+        client.release(KEYS[1:])
+    claims = tmp_path / "shared.duckdb.claims"
+    assert len(claims.read_bytes()) < 2_000
+    assert KEYS[0].encode() in claims.read_bytes()
+
+
 def test_keys_are_claimed_by_one_run_until_they_are_answered_or_released(
     tmp_path: Path, server: LedgerServer
 ) -> None:
     stop = threading.Event()
     a, b = SharedLedger(server.url, stop), SharedLedger(server.url, stop)
-    call = Call(
-        str(uuid4()), "r", "s", "judge", "m", None, KEYS[0], None, None, None, "What?", now()
-    )
     try:
         assert a.take(KEYS[:3]) == ([], frozenset())
         assert b.take(KEYS) == ([], frozenset(KEYS[:3]))
         assert a.take(KEYS[:3]) == ([], frozenset())
-        a.send([Entry(call, {KEYS[0]: b"tin"})])
+        a.send([Entry(call("What?"), {KEYS[0]: b"tin"})])
         found, elsewhere = b.take(KEYS)
         assert [dict(entry.replies) for entry in found] == [{KEYS[0]: b"tin"}]
         assert elsewhere == {KEYS[1], KEYS[2]}
@@ -491,10 +678,15 @@ def test_a_run_out_of_reach_claims_its_keys_again(
         many = [content_key("many", number) for number in range(200)]
         a.take(many)
         ledger.kill()
+        # As though the run had not been heard of for a minute.
+        (tmp_path / "shared.duckdb.claims").unlink()
         started(ledger.port)
         # What the other run takes in the meantime stays with it.
-        theirs = iter(many)
-        wait_for(lambda: time.sleep(0.1) or b.take([next(theirs)]).elsewhere)
+        theirs = [key for key in many if not b.take([key]).elsewhere]
+        assert theirs != many
+        ours = [key for key in many if key not in theirs]
+        assert a.holds(ours)
+        assert not any(a.holds([key]) for key in theirs)
     finally:
         a.close()
         b.close()
@@ -516,11 +708,9 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 @given(prompt=TEXTS, replies=st.dictionaries(st.sampled_from(KEYS), st.binary()))
 def test_an_entry_is_what_its_line_says(prompt: str, replies: dict[str, bytes]) -> None:
-    call = Call(
-        str(uuid4()), "r", "s", "judge", "m", None, KEYS[0], None, None, None, prompt, now()
-    )
-    line = entry_line(Entry(call, replies, KEYS[1]))
+    entry = Entry(call(prompt), replies, KEYS[1])
+    line = entry_line(entry)
     assert line.splitlines() == [line[:-1]]
-    assert read_entry(line) == Entry(call, replies, KEYS[1])
+    assert read_entry(line) == entry
     unknown = Entry(None, replies)
     assert read_entry(entry_line(unknown)) == unknown
