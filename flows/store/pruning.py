@@ -76,9 +76,9 @@ def prune(
     """Remove the runs that are not to be kept, and what only they used.
 
     Tables that a kept run reused stay, also those that a removed run made, and so do edits and
-    the calls that a kept row refers to. Calls that only a kept reply refers to stay without
-    their texts. What is kept is written to a new file, as by `compact`. Raises `StoreBusyError`
-    while a run is in progress.
+    the calls that a kept row refers to. Calls that only a kept reply refers to stay without their
+    texts, unless the store has no runs at all, as that of a shared ledger. What is kept is written
+    to a new file, as by `compact`. Raises `StoreBusyError` while a run is in progress.
     """
     before = store.path.stat().st_size if store.path.is_file() else 0
     if dry_run:
@@ -155,7 +155,9 @@ def _select_kept(connection: duckdb.DuckDBPyConnection, retention: Retention) ->
     connection.execute(
         f"CREATE TEMP TABLE named_calls AS SELECT * FROM ({named}) WHERE call_id IS NOT NULL"
     )
-    connection.execute(_REMEMBERED, {"forget": not retention.replies})
+    forget = {"forget": not retention.replies}
+    connection.execute(_REMEMBERED, forget | {"since": since})
+    connection.execute(_OF_OTHER_STORES, forget)
 
 
 _KEPT_RUNS: Final = f"""
@@ -215,8 +217,18 @@ replies AS (
   FROM audit.replies
 )
 SELECT key, call_id FROM replies
-WHERE NOT $forget OR made_at >= (SELECT began FROM oldest)
+-- Without a kept run the days count, if they are given.
+WHERE NOT $forget
+      OR made_at >= coalesce((SELECT began FROM oldest), $since::TIMESTAMP, '-infinity'::TIMESTAMP)
       OR call_id IN (SELECT call_id FROM named_calls WHERE call_id IS NOT NULL)
+"""
+
+_OF_OTHER_STORES: Final = """
+-- The ledger of several machines has no runs: rows in other stores refer to its calls.
+INSERT INTO named_calls
+SELECT call_id FROM audit.calls
+WHERE NOT EXISTS (FROM audit.runs)
+      AND (NOT $forget OR call_id IN (SELECT call_id FROM remembered_calls))
 """
 
 _KEPT_RUN: Final = "run_id IN (SELECT run_id FROM kept_runs)"

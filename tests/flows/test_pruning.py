@@ -254,6 +254,28 @@ def test_replies_are_removed_on_request(judged: Judged, endpoint: Endpoint) -> N
     assert check_store(judged.store).faults == []
 
 
+def test_calls_of_a_store_without_runs_keep_their_texts_as_long_as_their_replies(
+    judged: Judged, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "shared.duckdb")
+    with store.writing():
+        pass
+    Ledger(store).take_over(judged.store)
+    every = sorted(judged.ask("SELECT call_id::VARCHAR, prompt FROM audit.calls"))
+    query = "SELECT call_id::VARCHAR, prompt FROM audit.calls"
+    for retention in (Retention(runs=1), Retention(days=1), Retention(runs=1, replies=False)):
+        pruned = prune(store, retention)
+        assert (pruned.calls, pruned.emptied, pruned.replies) == (0, 0, 0)
+        assert sorted(execute(store, query)) == every
+    old, *others = every
+    of_call = f"WHERE contains(decode(reply), '{old[0]}')"
+    execute(store, f"UPDATE audit.replies SET made_at = '2026-01-01' {of_call}")
+    pruned = prune(store, Retention(days=1, replies=False))
+    assert (pruned.calls, pruned.emptied, pruned.replies) == (1, 0, 3)
+    assert sorted(execute(store, query)) == others
+    assert check_store(store).faults == []
+
+
 @pytest.mark.parametrize("replies", [True, False])
 def test_embeddings_of_an_endpoint_are_not_read_as_replies_of_a_judge(
     tmp_path: Path, replies: bool
