@@ -37,7 +37,6 @@ from claimflow.flows.runner.make import (
 from claimflow.flows.runner.slices import slice_size, slices
 from claimflow.flows.runner.tools import CachedEmbedder, CachedEntailment, StoppableParser
 from claimflow.flows.runner.workers import Workers
-from claimflow.flows.runner.workers.folder import FolderWorkers
 from claimflow.flows.runner.workers.sub_folder import Rows
 from claimflow.flows.samples.buffer import TableQueue
 from claimflow.flows.samples.reader import SampleSource
@@ -119,9 +118,7 @@ class PartMaker:
         self._found = selection.found
         self._lend = lend
         self._edited = edited
-        self._shared = (
-            workers.shared(samples.shards(shard)) if isinstance(workers, FolderWorkers) else None
-        )
+        self._shared = workers.shared(samples.shards(shard))
 
     def can_begin(self, step: Step) -> bool:
         """Whether workers can make the whole table of a step that needs nothing but the samples."""

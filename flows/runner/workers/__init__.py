@@ -8,8 +8,11 @@ from claimflow.flows.errors import Fault, InputError
 from claimflow.stages.base import Stage
 
 if TYPE_CHECKING:
+    import polars as pl
+
     # The schema loads all stages, of which a worker needs a few.
     from claimflow.flows.pipeline.schema import WorkersSetting
+    from claimflow.flows.runner.workers.sub_folder import Rows
 
 Made = TypeVar("Made")
 
@@ -41,6 +44,10 @@ class Workers(Protocol):
         and `WorkersError` when workers die again and again. When the iterator is closed, its
         chunks are cancelled.
         """
+        ...
+
+    def shared(self, tables: Iterable["pl.DataFrame"]) -> "Iterable[Rows] | None":
+        """Tables that chunks may name again and again; None where each chunk carries its own."""
         ...
 
     def close(self) -> None:

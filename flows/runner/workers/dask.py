@@ -98,6 +98,9 @@ class DaskWorkers:
             if waiting:
                 self._client.cancel(list(waiting), force=True)
 
+    def shared(self, _tables: Iterable[Any]) -> None:
+        """As `Workers.shared`."""
+
     def on_each(self, work: Callable[..., Any], *arguments: Any) -> Mapping[str, Any]:
         """As `Engine.on_each`, by the address of the worker."""
         found: Mapping[str, Any] = self._client.run(work, *arguments, on_error="return")

@@ -125,7 +125,7 @@ class FolderWorkers:
                 yield made
 
     def shared(self, tables: Iterable[pl.DataFrame]) -> SharedTables:
-        """Tables that chunks may name again and again."""
+        """As `Workers.shared`: each table is written when it is first asked for."""
         return SharedTables(lambda table: self._write(table, "samples"), tables)
 
     def close(self) -> None:

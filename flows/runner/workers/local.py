@@ -97,6 +97,9 @@ class LocalWorkers:
             for future in waiting:
                 future.cancel()
 
+    def shared(self, _tables: Iterable[Any]) -> None:
+        """As `Workers.shared`."""
+
     def on_each(self, _work: Callable[..., Any], *_arguments: Any) -> Mapping[str, Any]:
         """As `Engine.on_each`: no worker runs before there is work for it."""
         return {}
