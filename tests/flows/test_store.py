@@ -187,6 +187,13 @@ def test_reading_where_there_is_no_store_is_an_input_error(tmp_path: Path) -> No
     assert str(caught.value) == f"{path}: there is no store here; run a pipeline first"
 
 
+def test_a_pipe_is_no_store(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    store = Store(tmp_path / "pipe")
+    with pytest.raises(InputError, match="is no regular file; name a file"), store.writing():
+        pass
+
+
 def test_a_file_of_other_tables_is_no_store(tmp_path: Path) -> None:
     path = tmp_path / "other.duckdb"
     duckdb.connect(path).close()
