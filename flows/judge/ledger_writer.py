@@ -34,14 +34,15 @@ class Journal:
     """A file of entries beside the store. An entry is in it when `add` returns.
 
     A killed process loses no entry; a power failure may. The writer's process holds a lock on the
-    file, so a file without a lock was left by a process that ended. Raises `StoreFullError` where
-    the disk is full.
+    file, so a file without a lock was left by a process that ended. Its name says whether the
+    entries go to a shared ledger as well. Raises `StoreFullError` where the disk is full.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, shared: bool = False) -> None:
         self._store = store
+        kind = _SHARED if shared else _JOURNAL
         self._path = store.path.with_name(
-            f"{store.path.name}.{time.time_ns()}-{secrets.token_hex(4)}.journal"
+            f"{store.path.name}.{time.time_ns()}-{secrets.token_hex(4)}{kind}"
         )
         unfinished = self._path.with_suffix(".new")
         with store_full_errors(store):
@@ -79,12 +80,18 @@ def recover_journals(ledger: Ledger, shared: SharedLedger | None = None) -> int:
     """Save the entries of journals left by ended processes, also in `shared`; returns their number.
 
     A journal with lines that are no entries is kept under a name that ends in `.unreadable`, with
-    a warning that tells how many they are; its other entries are saved.
+    a warning that tells how many they are; its other entries are saved. Without `shared` one that
+    goes to a shared ledger is kept as well, under a name that ends in `.unsent`.
     """
     recovered = 0
     # Escaped, since the name of a store may contain a pattern. The oldest first, since a call
     # may close an earlier one.
-    found = ledger.store.path.parent.glob(f"{glob.escape(ledger.store.path.name)}.*.journal")
+    name = f"{glob.escape(ledger.store.path.name)}.*{_JOURNAL}"
+    found = [
+        path
+        for pattern in ([name] if shared is None else [name, f"{name}{_UNSENT}"])
+        for path in ledger.store.path.parent.glob(pattern)
+    ]
     for path in sorted(path for path in found if path.is_file()):
         try:
             with path.open("rb") as file:
@@ -99,6 +106,13 @@ def recover_journals(ledger: Ledger, shared: SharedLedger | None = None) -> int:
 
 def _recover(ledger: Ledger, shared: SharedLedger | None, path: Path, file: BinaryIO) -> int:
     """Save the entries of a journal and remove it, or set it aside."""
+
+    def save(entries: Sequence[Entry]) -> None:
+        if shared is not None and path.name.endswith(_UNSENT):
+            shared.send(entries)  # They are in the store; later ones may be, too.
+        else:
+            write_entries(ledger, entries, shared)
+
     saved = lost = 0
     entries: list[Entry] = []
     while line := file.readline(_LONGEST_LINE):
@@ -108,13 +122,15 @@ def _recover(ledger: Ledger, shared: SharedLedger | None, path: Path, file: Bina
             # The last line of a killed process may not be whole.
             lost += line.endswith(b"\n") or not line.startswith(_BEGINNING[: len(line)])
         if len(entries) == _ENTRIES_AT_ONCE:
-            write_entries(ledger, entries, shared)
+            save(entries)
             saved, entries = saved + len(entries), []
-    write_entries(ledger, entries, shared)
+    save(entries)
     if lost:
         aside = path.rename(f"{path}{UNREADABLE}")
         what = "%s: %d of %d lines are no calls of this version of claimflow; they are not saved"
         _LOG.warning(what, aside, lost, lost + saved + len(entries))
+    elif shared is None and path.name.endswith(_SHARED):
+        path.rename(f"{path}{_UNSENT}")
     else:
         path.unlink(missing_ok=True)
     return saved + len(entries)
@@ -143,6 +159,10 @@ def store_full_errors(store: Store) -> Iterator[None]:
         what = f"a file beside it cannot be written ({error.strerror})"
         raise StoreFullError(f"{store.path}: {what}; {hint}") from error
 
+
+_JOURNAL: Final = ".journal"
+_SHARED: Final = f".shared{_JOURNAL}"
+_UNSENT: Final = ".unsent"
 
 _BEGINNING: Final = b'[["'
 """The first characters of every line."""
@@ -191,7 +211,7 @@ class LedgerWriter:
         """
         entry = Entry(call.redacted() if self._redact else call, replies, closes)
         if self._journal is None:
-            self._journal = Journal(self._ledger.store)
+            self._journal = Journal(self._ledger.store, shared=self._shared is not None)
             self._oldest_at = time.monotonic()
         self._journal.add(entry)
         self._entries.append(entry)

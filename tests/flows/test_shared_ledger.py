@@ -27,6 +27,7 @@ from claimflow.flows.judge import ledger_server, shared_ledger
 from claimflow.flows.judge.calls import Call, Entry, entry_line, read_entry
 from claimflow.flows.judge.embedding import EndpointEmbedder
 from claimflow.flows.judge.ledger_server import LedgerServer
+from claimflow.flows.judge.ledger_writer import Journal, recover_journals
 from claimflow.flows.judge.session import Session
 from claimflow.flows.judge.shared_ledger import SharedLedger, open_shared_ledger
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
@@ -562,6 +563,23 @@ def test_one_entry_that_is_refused_does_not_keep_back_the_others(
     [told] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "a call is not shared" in told
     assert "a line is no entry" in told
+
+
+def test_what_a_killed_run_was_answered_is_sent_later_though_it_is_in_the_store(
+    tmp_path: Path, client: SharedLedger
+) -> None:
+    ledger = Ledger(Store(tmp_path / "s.duckdb"))
+    journal = Journal(ledger.store, shared=True)
+    journal.add(Entry(call("What?"), {KEYS[0]: b"tin"}))
+    journal.keep()
+    # `prune`, `noise`, or a run without the shared ledger.
+    assert recover_journals(ledger) == 1
+    assert recover_journals(ledger) == 0
+    ledger.remember("judge", {KEYS[0]: b"lead"})
+    assert recover_journals(ledger, client) == 1
+    assert [dict(entry.replies) for entry in client.recall(KEYS)] == [{KEYS[0]: b"tin"}]
+    assert ledger.recall(KEYS) == {KEYS[0]: b"lead"}
+    assert not list(tmp_path.glob("s.duckdb.*journal*"))
 
 
 def test_what_is_too_long_for_one_request_goes_in_several(
