@@ -18,9 +18,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from typing import Final
 
-import polars as pl
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -53,6 +53,9 @@ _BODIES_BYTES: Final = 2 * BODY_BYTES
 _CONNECTIONS: Final = 512
 _MOST_CLAIMS: Final = 2_000_000
 _LONGEST_RUN: Final = 64
+_CALLS_AT_FIRST: Final = 250
+"""Calls that are read from the store before it is known how long they are."""
+
 _MANY_OBJECTS: Final = 100_000
 """Brackets of a request for keys, which has two."""
 
@@ -399,13 +402,25 @@ class LedgerServer:
 
 
 def _stored_entries(ledger: Ledger, keys: Sequence[str]) -> list[Entry]:
+    """Each call that replied to one of `keys`, with these replies."""
     replies_of: dict[str, dict[str, bytes]] = defaultdict(dict)
     for key, reply in ledger.recall(keys).items():
         replies_of[_call_id(reply)][key] = reply
-    named = [call for call in replies_of if call]
-    calls = ledger.calls(named, Call._fields) if named else pl.DataFrame()
-    call_of = {row[0]: Call(*row) for row in calls.iter_rows()}
+    call_of: dict[str, Call] = {}
+    named, at_once, size = iter([call for call in replies_of if call]), _CALLS_AT_FIRST, 0
+    while some := list(islice(named, at_once)):
+        calls = ledger.calls(some, Call._fields)
+        call_of |= {row[0]: Call(*row) for row in calls.iter_rows()}
+        # Their texts may be long: all of them could fill the memory.
+        size += int(calls.estimated_size())
+        if size > BODY_BYTES:
+            raise _too_long()
+        at_once = max(_CALLS_AT_FIRST, BODY_BYTES * len(call_of) // max(size, 1))
     return [Entry(call_of.get(call), replies) for call, replies in replies_of.items()]
+
+
+def _too_long() -> _RefusedError:
+    return _RefusedError(TOO_LONG, "the answer would be longer than 64 MB: ask for fewer keys")
 
 
 def _call_id(reply: bytes) -> str:
@@ -453,7 +468,7 @@ def _lines(entries: Sequence[Entry], first: bytes) -> Response:
     """An answer of lines. One that would be too long is refused: fewer keys are to be asked for."""
     lines = [first, *map(entry_line, entries)]
     if sum(map(len, lines)) > BODY_BYTES:
-        raise _RefusedError(TOO_LONG, "the answer would be longer than 64 MB")
+        raise _too_long()
     return Response(b"".join(lines), media_type="application/jsonl")
 
 

@@ -33,8 +33,8 @@ PROTOCOL: Final = 1
 BODY_BYTES: Final = 64 << 20
 """Most bytes of a request, and of an answer. A longer entry is not shared."""
 
-KEYS_AT_ONCE: Final = 1_000
-"""Most keys of a request."""
+KEYS_AT_ONCE: Final = 10_000
+"""Most keys of a request, for which the ledger goes through all keys that it has."""
 
 LINES_AT_ONCE: Final = 10_000
 """Most entries of a request."""
