@@ -710,6 +710,31 @@ def test_a_run_out_of_reach_claims_its_keys_again(
         b.close()
 
 
+def test_a_run_does_not_ask_what_another_one_took_over(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    server: LedgerServer,
+    client: SharedLedger,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared_ledger, "RENEW_SECONDS", 0.05)
+    [machine] = machines(tmp_path, endpoint, server.url, 1)
+    prepared = prepare(machine.path)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(run_pipeline, prepared)
+        wait_for(lambda: endpoint.hits > 1)
+        # The ledger has not heard of the run for a minute, and another one comes.
+        claimed = dict(server._claims._run_of)
+        for of in set(claimed.values()):
+            server._claims.end(of)
+        client.take([*claimed])
+        time.sleep(2)
+        assert endpoint.hits < len(NAMES) - 2
+        client.close()
+        assert run.result(timeout=60).run_id
+    assert endpoint.hits == len(NAMES)
+
+
 def test_a_run_that_is_stopped_does_not_wait_for_the_ledger(tmp_path: Path) -> None:
     stop = threading.Event()
     ledger = SharedLedger("http://127.0.0.1:9", stop)
