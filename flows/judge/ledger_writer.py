@@ -144,7 +144,15 @@ def write_entries(
     closed = [entry.closes for entry in entries if entry.closes is not None]
     # A request to a shared ledger may have been repeated.
     calls = {entry.call.call_id: entry.call for entry in entries if entry.call is not None}
-    ledger.remember("judge", replies, calls=call_table([*calls.values()]), closed=closed)
+    call_of = {
+        key: entry.call.call_id
+        for entry in entries
+        if entry.call is not None
+        for key in entry.replies
+    }
+    ledger.remember(
+        "judge", replies, calls=call_table([*calls.values()]), closed=closed, call_of=call_of
+    )
     if shared is not None:
         shared.send(entries)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 import duckdb
@@ -18,6 +19,10 @@ with their prompts, and without a limit it takes a gigabyte for that."""
 
 _ROWS_AT_FIRST, _FEWEST_ROWS, _MOST_ROWS = 1_024, 64, 32_768
 """Rows of another ledger that are copied in the first transaction, and in any."""
+
+_SAME_REPLY: Final = {"key": "UUID", "reply": "BLOB"}
+"""The columns that tell replies apart. A key has one for each time that it was asked about; the
+same reply has another time in each store that a shared ledger gave it."""
 
 _BYTES_AT_ONCE: Final = 32 << 20
 """Bytes of rows that are copied in one transaction, if they are as long as those before them."""
@@ -75,11 +80,13 @@ class Ledger:
         *,
         calls: pl.DataFrame | None = None,
         closed: Sequence[str] = (),
+        call_of: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Write the replies of `tool` in one transaction.
 
-        `calls` are the rows of `audit.calls` for the calls that gave them; those that are stored
-        already are skipped. `closed` are ids of calls that no later run is to continue.
+        `calls` are the rows of `audit.calls` for the calls that gave them, and `call_of` says which
+        one gave which reply; calls that are stored already are skipped with their replies. `closed`
+        are ids of calls that no later run is to continue.
         """
         frame = pl.DataFrame(
             {"key": list(replies), "reply": list(replies.values())},
@@ -87,11 +94,21 @@ class Ledger:
         )
 
         def write(memory: str | None) -> None:
+            new = frame
             with self.store.writing(memory=memory) as connection:
-                insert(connection, "audit.replies", frame, tool=tool, made_at=now())
                 if calls is not None:
                     missing = _not_stored(connection, "audit.calls", calls, {"call_id": "UUID"})
                     insert(connection, "audit.calls", missing)
+                    known = set(calls["call_id"]).difference(missing["call_id"])
+                    again = [key for key, call in call_of.items() if call in known]
+                    if again:
+                        # A request was repeated, or another run on this store was given the same.
+                        is_again = pl.col("key").is_in(again)
+                        other = _not_stored(
+                            connection, "audit.replies", frame.filter(is_again), _SAME_REPLY
+                        )
+                        new = pl.concat([frame.filter(~is_again), other])
+                insert(connection, "audit.replies", new, tool=tool, made_at=now())
                 if closed:
                     _close(connection, closed)
 
@@ -107,9 +124,7 @@ class Ledger:
         with other.reading() as source:
             calls, _ = self._copy(source, "audit.calls", {"call_id": "UUID"})
             self._close_calls(source)
-            # One key has a reply for each time that it was asked about.
-            key = {"key": "UUID", "made_at": "TIMESTAMP"}
-            replies, known = self._copy(source, "audit.replies", key)
+            replies, known = self._copy(source, "audit.replies", _SAME_REPLY)
         return TakenOver(calls, replies, known)
 
     def _copy(
