@@ -74,7 +74,7 @@ def readable_store(options: Namespace) -> "Store":
     has been out of date for a while, is reported on standard error.
     """
     from claimflow.flows.files import is_file
-    from claimflow.flows.store.read_copy import is_current, read_copy_path
+    from claimflow.flows.store.read_copy import is_current, last_written, read_copy_path
     from claimflow.flows.store.read_copy import readable_store as read_store
 
     store = named_store(options)
@@ -82,8 +82,8 @@ def readable_store(options: Namespace) -> "Store":
         return store
     copy = read_copy_path(store.path)
     if not is_file(copy):
-        _warn(f"{copy} does not exist yet: reading the store itself when it is free")
-    elif not is_current(store.path) and time.time() - store.path.stat().st_mtime > _QUIET:
+        _warn(f"{copy} does not exist: reading the store itself when it is free")
+    elif not is_current(store.path) and time.time() - last_written(store.path) > _QUIET:
         _warn(
             f"{copy} is older than the store: what a run, a viewer or a command wrote last is not "
             "in it; add --live to read the store itself"

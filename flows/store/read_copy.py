@@ -52,7 +52,24 @@ def read_copy_path(store: Path) -> Path:
 def is_current(store: Path) -> bool:
     """Whether nothing was written to the store since its read copy was made."""
     copy = read_copy_path(store)
-    return copy.is_file() and copy.stat().st_mtime_ns == store.stat().st_mtime_ns
+    return (
+        copy.is_file()
+        and copy.stat().st_mtime_ns == store.stat().st_mtime_ns
+        and not _log_time(store)
+    )
+
+
+def last_written(store: Path) -> float:
+    """When something was last written to the store, in seconds since 1970."""
+    return max(store.stat().st_mtime, _log_time(store))
+
+
+def _log_time(store: Path) -> float:
+    """When committed rows were last written to the log; 0 where there are none in it."""
+    with suppress(OSError):
+        found = log_path(store).stat()
+        return found.st_mtime if found.st_size else 0.0
+    return 0.0
 
 
 def readable_store(path: Path) -> Store:

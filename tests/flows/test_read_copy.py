@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from claimflow.flows.cli.main import main
+from claimflow.flows.store.connection import log_path
 from claimflow.flows.store.read_copy import (
     copying,
     is_current,
@@ -299,6 +300,28 @@ def test_a_pipeline_without_a_read_copy(small: Path) -> None:
     assert not copy.exists()
 
 
+def test_a_copy_is_older_than_the_log_of_its_store(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(small.parent)
+    capsys.readouterr()
+    store = small.with_name("small.duckdb")
+    assert is_current(store)
+    # A process that keeps the store open leaves what it writes in the log for a while.
+    log = log_path(store)
+    log.write_bytes(b"x")
+    assert not is_current(store)
+    before = time.time() - 100
+    os.utime(log, (before, before))
+    os.utime(store, (before, before))
+    os.utime(small.with_name("small.read.duckdb"), (before, before))
+    assert main(["sql", COUNT, "--format", "csv", "--store", str(store)]) == 0
+    assert "is older than the store" in capsys.readouterr().err
+    os.utime(log)
+    assert main(["sql", COUNT, "--format", "csv", "--store", str(store)]) == 0
+    assert not capsys.readouterr().err
+
+
 def test_commands_read_the_copy_or_the_store_and_warn_of_an_old_copy(
     small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,7 +348,7 @@ def test_commands_read_the_copy_or_the_store_and_warn_of_an_old_copy(
     copy.unlink()
     assert printed() == (
         "2",
-        f"claimflow: {copy} does not exist yet: reading the store itself when it is free\n",
+        f"claimflow: {copy} does not exist: reading the store itself when it is free\n",
     )
 
 
