@@ -395,13 +395,15 @@ BATCH_WAIT: Final = timedelta(hours=26)
 
 @contextmanager
 def _shared_ledger(
-    pipeline: Pipeline, ledger: Ledger, stop: threading.Event
+    pipeline: Pipeline, ledger: Ledger, stop: threading.Event, observer: RunObserver
 ) -> Iterator[SharedLedger | None]:
     """The ledger that a pipeline shares, if it does; what killed runs were answered is saved."""
     place = pipeline.source.place("ledger")
     with open_shared_ledger(pipeline.ledger, place, stop) as shared:
         recover_journals(ledger, shared)
         yield shared
+        if shared is not None and (summary := shared.summary()):
+            observer.message(summary)
 
 
 def run_pipeline(
@@ -467,7 +469,7 @@ def run_pipeline(
     place = partial(pipeline.source.place, "workers")
     stages = [step.stage for step in choice.steps]
     with (
-        _shared_ledger(pipeline, ledger, stop) as shared,
+        _shared_ledger(pipeline, ledger, stop, observer) as shared,
         closing(open_workers(pipeline.workers, stop, place, stages)) as workers,
         run_context(
             pipeline,

@@ -350,22 +350,27 @@ def _format_usd(usd: Decimal) -> str:
 def doctor(options: Namespace) -> int:
     """Test each endpoint of a pipeline with small requests and print what was found.
 
-    Reads no samples and stores nothing. Raises `JudgeError` when an endpoint cannot be used.
+    Reads no samples and stores nothing. Raises `JudgeError` when an endpoint cannot be used, and
+    `InputError` when the shared ledger cannot.
     """
     from claimflow.flows.judge.doctor import examine
     from claimflow.flows.judge.provider import endpoint_identity
+    from claimflow.flows.judge.shared_ledger import open_shared_ledger
     from claimflow.flows.pipeline.model_settings import DEFAULT_JUDGE, EMBEDDER
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.report.terminal import Terminal
 
+    pipeline = build_pipeline(load_yaml(options.config))
     endpoints = {
         name if name in (DEFAULT_JUDGE, EMBEDDER) else f"judge {name}": endpoint
-        for name, endpoint in build_pipeline(load_yaml(options.config)).endpoints.items()
+        for name, endpoint in pipeline.endpoints.items()
     }
     if not endpoints:
         print("this pipeline asks no endpoint: its judge and its encoder run in this process")
         return 0
+    with open_shared_ledger(pipeline.ledger, pipeline.source.place("ledger")):
+        pass
     addresses = {who: endpoint_identity(one)["api_base"] for who, one in endpoints.items()}
     examined = examine(endpoints)
     terminal = Terminal()
@@ -375,6 +380,10 @@ def doctor(options: Namespace) -> int:
         width = max(map(len, examined[who].found))
         for topic, finding in examined[who].found.items():
             terminal.print_line(f"  {topic:{width}}  {finding}")
+        terminal.print()
+    if pipeline.ledger is not None:
+        terminal.print_line(f"shared ledger at {pipeline.ledger}", "bold")
+        terminal.print_line("  answers")
         terminal.print()
     faults = {who: one.fault for who, one in examined.items() if one.fault is not None}
     if faults:

@@ -41,6 +41,7 @@ from claimflow.flows.judge.shared_ledger import (
     is_header,
 )
 from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.read_copy import read_copy_path
 from claimflow.flows.store.store import Store, migrate
 
 ABANDONED_SECONDS: Final = 60.0
@@ -207,12 +208,16 @@ class LedgerServer:
         self._error: BaseException | None = None
         self._socket = _bound(host, port)
         self._port = int(self._socket.getsockname()[1])
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._port}"
+        # 0.0.0.0 and :: are all addresses of this machine, and none that a run could use.
+        name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104
+        self.url = f"http://{f'[{name}]' if ':' in name else name}:{self._port}"
         try:
             migrate(ledger.store)
             with ledger.store.writing():
                 pass  # A store that is not there is made.
             self._claims = _Claims(ledger.store)
+            # It would be out of date from now on.
+            read_copy_path(ledger.store.path).unlink(missing_ok=True)
         except BaseException:
             self._socket.close()
             raise

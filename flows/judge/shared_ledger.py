@@ -52,6 +52,9 @@ _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0)
 _PATIENCE: Final = 60.0
 """Seconds after which a ledger that does not answer ends the run."""
 
+_QUIET_SECONDS: Final = 3.0
+"""Seconds after which the user is told that the ledger does not answer."""
+
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _CLOSE_SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 0.2
@@ -112,6 +115,9 @@ class SharedLedger:
         self._loop = Loop(self._client.aclose, name="shared ledger")
         self._run = secrets.token_hex(16)
         self._claimed: set[str] = set()
+        self._taken: set[str] = set()
+        self._sent = 0
+        self._wait_reported = False
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._renewing: threading.Thread | None = None
@@ -155,7 +161,9 @@ class SharedLedger:
                 elsewhere |= others
                 with self._lock:
                     self._claimed -= others
-                    self._claimed.difference_update(*(entry.replies for entry in found))
+                    for entry in found:
+                        self._claimed.difference_update(entry.replies)
+                        self._taken.update(entry.replies)
         self._keep_claims()
         return Taken(entries, frozenset(elsewhere))
 
@@ -177,6 +185,14 @@ class SharedLedger:
             self._save(lines)
         with self._lock:
             self._claimed.difference_update(*(entry.replies for entry in entries))
+            self._sent += len(entries)
+
+    def summary(self) -> str | None:
+        """What this run took from the ledger and gave it, if anything."""
+        if not (self._taken or self._sent):
+            return None
+        counts = f"answers taken: {len(self._taken):,}, calls sent: {self._sent:,}"
+        return f"shared ledger at {self.url}: {counts}"
 
     def release(self, keys: Collection[str]) -> None:
         """Claim keys no more, of which some may have no answer. An error is logged."""
@@ -279,7 +295,8 @@ class SharedLedger:
 
     def _post(self, what: str, body: bytes) -> bytes:
         """The body of the answer. Tries again for a minute where there is none."""
-        deadline, pause = time.monotonic() + _PATIENCE, _FIRST_PAUSE
+        began, pause = time.monotonic(), _FIRST_PAUSE
+        deadline = began + _PATIENCE
         while True:
             left = max(1.0, deadline - time.monotonic())
             try:
@@ -291,6 +308,10 @@ class SharedLedger:
                 reason = _reason(error)
             if time.monotonic() > deadline:
                 raise self._refused(f"it does not answer ({reason})")
+            if time.monotonic() > began + _QUIET_SECONDS and not self._wait_reported:
+                self._wait_reported = True
+                what = "the shared ledger at %s does not answer (%s): waiting for it, for a minute"
+                _LOG.warning(what, self.url, reason)
             if self._closed.is_set() or self._stop.wait(pause):
                 raise StoppedError
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -352,7 +373,7 @@ class SharedLedger:
         return self._refused("what it answers cannot be read")
 
     def _refused(self, why: str) -> JudgeError:
-        kept = "what was answered is in the store of this run; run again to continue"
+        kept = "what was answered is kept; run again to continue"
         return JudgeError(f"the shared ledger at {self.url}: {why}; {kept}")
 
 

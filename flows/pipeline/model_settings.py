@@ -107,11 +107,11 @@ _RESERVED: Final = frozenset(
 )
 
 
-def check_url(url: str) -> str:
+def check_url(url: str, *, example: str = "http://127.0.0.1:8000/v1") -> str:
     """The URL of a server. Raises `ValueError` for another text, and for one with keys in it."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("write a URL such as http://127.0.0.1:8000/v1")
+        raise ValueError(f"write a URL such as {example}")
     if parts.username or parts.password or parts.query:
         raise ValueError("keys belong in the environment, not into a URL")
     try:

@@ -1,6 +1,6 @@
 """The schema of a pipeline file: pydantic models, built from the registry of stages."""
 
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from operator import or_
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -180,7 +180,8 @@ def pipeline_model(others: tuple[tuple[str, type[Stage] | None], ...] = ()) -> t
             Field(True, description="Write a copy of the store for queries after each run."),
         ),
         "ledger": (
-            Annotated[str, AfterValidator(check_url)] | None,
+            Annotated[str, AfterValidator(partial(check_url, example="http://127.0.0.1:8767"))]
+            | None,
             Field(None, description="The address of `claimflow ledger`, for several machines."),
         ),
         "judge": (

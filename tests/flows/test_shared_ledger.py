@@ -33,6 +33,7 @@ from claimflow.flows.judge.shared_ledger import SharedLedger, open_shared_ledger
 from claimflow.flows.pipeline.model_settings import EmbeddingEndpoint
 from claimflow.flows.runner.prepare import prepare
 from claimflow.flows.store.ledger import Ledger
+from claimflow.flows.store.read_copy import read_copy_path
 from claimflow.flows.store.store import Store, now
 from claimflow.stages.rows import content_key
 from tests.endpoint import faults
@@ -67,6 +68,18 @@ def serving(store: Path, *, token: str | None = None, port: int = 0) -> Iterator
 def server(tmp_path: Path) -> Iterator[LedgerServer]:
     with serving(tmp_path / "shared.duckdb") as server:
         yield server
+
+
+def call(prompt: str, call_id: str | None = None) -> Call:
+    asked = (None, KEYS[0], None, None, None, prompt, now())
+    return Call(call_id or str(uuid4()), "r", "s", "judge", "m", *asked)
+
+
+@pytest.fixture
+def client(server: LedgerServer) -> Iterator[SharedLedger]:
+    client = SharedLedger(server.url, threading.Event())
+    yield client
+    client.close()
 
 
 class Command:
@@ -159,8 +172,53 @@ def test_a_new_machine_asks_for_nothing_and_plan_says_so(
     assert f"no calls; {3 * len(NAMES)} answers are on file" in capsys.readouterr().out
     assert not second.store.path.exists()
     assert second.command() == 0
+    told = f"shared ledger at {server.url}: answers taken: {3 * len(NAMES)}, calls sent: 0"
+    assert told in capsys.readouterr().err
     assert endpoint.hits == 0
     check_whole(second)
+
+
+def test_merging_stores_that_share_a_ledger_copies_each_reply_once(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = machines(tmp_path, endpoint, server.url, 2)
+    assert first.command() == second.command() == 0
+    capsys.readouterr()
+    assert main(["merge", str(second.store.path), "--config", str(first.path)]) == 0
+    told = f"0 calls and 0 replies copied, {3 * len(NAMES)} were there already"
+    assert told in capsys.readouterr().out
+    assert main(["verify", "--config", str(first.path)]) == 0
+
+
+def test_a_call_that_is_saved_twice_is_stored_once(tmp_path: Path, client: SharedLedger) -> None:
+    entry = Entry(call("What?"), {KEYS[0]: b"tin"})
+    for _ in range(2):
+        client.send([entry])
+        assert len(client.recall(KEYS)) == 1
+    client.send([Entry(call("What?"), {KEYS[0]: b"tin"})])
+    client.recall(KEYS)
+    with Store(tmp_path / "shared.duckdb").reading() as connection:
+        assert connection.execute("SELECT count(*) FROM audit.replies").fetchall() == [(2,)]
+
+
+def test_a_query_of_the_store_of_a_ledger_is_of_the_store_itself(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [old] = machines(tmp_path, endpoint, server.url, 1)
+    old.write(NAMES)
+    assert old.command() == 0
+    copy = read_copy_path(old.store.path)
+    assert copy.exists()
+    with serving(old.store.path) as other:
+        assert not copy.exists()
+        client = SharedLedger(other.url, threading.Event())
+        client.send([Entry(call("What?"), {KEYS[0]: b"tin"})])
+        client.recall(KEYS)
+        client.close()
+        capsys.readouterr()
+        query = "SELECT count(*) AS calls FROM audit.calls"
+        assert main(["sql", query, "--store", str(old.store.path), "--format", "csv"]) == 0
+    assert capsys.readouterr().out.split() == ["calls", str(len(NAMES) + 1)]
 
 
 def test_a_machine_that_asks_afresh_sends_its_answers(
@@ -260,9 +318,11 @@ def test_a_run_whose_ledger_is_gone_keeps_its_answers_and_sends_them_later(
     endpoint: Endpoint,
     started: Callable[..., Command],
     capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared_ledger, "_PATIENCE", 0.5)
+    monkeypatch.setattr(shared_ledger, "_QUIET_SECONDS", 0.0)
     ledger = started()
     first, second = machines(tmp_path, endpoint, ledger.url, 2)
     endpoint.behaviour.latency = 1.0
@@ -272,6 +332,7 @@ def test_a_run_whose_ledger_is_gone_keeps_its_answers_and_sends_them_later(
         assert first.command() == 6
         killed.result()
     told = capsys.readouterr().err
+    assert f"the shared ledger at {ledger.url} does not answer" in caplog.text
     assert f"the shared ledger at {ledger.url}: it does not answer" in told
     assert "run again to continue" in told
     asked = endpoint.hits
@@ -335,6 +396,27 @@ def test_a_ledger_that_does_not_answer_is_told_before_the_run(
     assert "no ledger answers" in told
     assert "start it with `claimflow ledger FILE`" in told
     assert endpoint.hits == 0
+
+
+def test_doctor_asks_the_ledger_first(
+    tmp_path: Path, endpoint: Endpoint, server: LedgerServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = machines(tmp_path, endpoint, server.url, 2)
+    assert main(["doctor", str(good.path)]) == 0
+    assert f"shared ledger at {server.url}\n  answers" in capsys.readouterr().out
+    bad.write(NAMES, more={"ledger": "http://127.0.0.1:9"})
+    endpoint.clear()
+    assert main(["doctor", str(bad.path)]) == 2
+    assert "no ledger answers" in capsys.readouterr().err
+    assert endpoint.hits == 0
+
+
+def test_an_address_that_is_none_is_told_with_one_that_is(
+    tmp_path: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [machine] = machines(tmp_path, endpoint, "10.0.0.5:8767", 1)
+    assert main(["check", str(machine.path)]) == 2
+    assert "write a URL such as http://127.0.0.1:8767" in capsys.readouterr().err
 
 
 def test_another_server_is_no_ledger(
@@ -528,18 +610,6 @@ def test_a_greeting_that_no_ledger_gives_is_told_before_the_run(
 ) -> None:
     with nonsense(b"", greeting) as url:
         assert told in told_of(tmp_path, endpoint, url, capsys)
-
-
-def call(prompt: str, call_id: str | None = None) -> Call:
-    asked = (None, KEYS[0], None, None, None, prompt, now())
-    return Call(call_id or str(uuid4()), "r", "s", "judge", "m", *asked)
-
-
-@pytest.fixture
-def client(server: LedgerServer) -> Iterator[SharedLedger]:
-    client = SharedLedger(server.url, threading.Event())
-    yield client
-    client.close()
 
 
 def test_replies_to_other_keys_than_those_asked_are_not_taken_over(tmp_path: Path) -> None:
