@@ -31,7 +31,7 @@ from claimflow.flows.runner.workers import local, sub_folder
 from claimflow.flows.runner.workers.dask import DaskWorkers
 from claimflow.flows.runner.workers.folder import FolderWorkers, SharedTables, _problem
 from claimflow.flows.runner.workers.local import LocalWorkers
-from claimflow.flows.runner.workers.sub_folder import Rows
+from claimflow.flows.runner.workers.sub_folder import FolderError, Rows, write_rows
 from claimflow.flows.store.arrow import read_table
 from tests.flows.dask_cluster import ROOT, SCHEDULER, dask_cluster, dask_workers
 from tests.flows.s3_server import KEYS, UNSET, S3Proxy, make_bucket, s3_server
@@ -285,6 +285,14 @@ def test_a_lost_or_damaged_part_is_told_by_the_worker(
         assert re.fullmatch(rf"{who} {told} {re.escape(f'{path} {why}')}", str(caught.value))
 
 
+def test_a_pipe_in_place_of_a_part_is_not_waited_for(tmp_path: Path) -> None:
+    rows = write_rows(str(tmp_path), pl.DataFrame({"x": [1]}), "samples")
+    (tmp_path / rows.name).unlink()
+    os.mkfifo(tmp_path / rows.name)
+    with pytest.raises(FolderError, match="damaged"):
+        rows.read()
+
+
 def test_a_made_table_that_is_lost_is_told(tmp_path: Path) -> None:
     engine = LocalWorkers(threading.Event(), count=2)
     with closing(FolderWorkers(engine, str(tmp_path), "")) as workers:
@@ -413,7 +421,12 @@ def test_what_another_machine_left_is_removed_after_days(
         return path
 
     kept = [made(6, "elsewhere"), made(5, None), tmp_path / "claimflow-workers-of-mine"]
-    kept[-1].mkdir()
+    # No time has such a name, and a lock is a file.
+    kept.append(tmp_path / "claimflow-workers-99999999T999999Z-00000000")
+    for path in kept[-2:]:
+        path.mkdir()
+    kept.append(made(2, None))
+    (kept[-1] / "lock").symlink_to("/dev/zero")
     gone = [made(8, "elsewhere"), made(9, None), made(1, socket.gethostname())]
     folder_workers(tmp_path).close()
     assert all(path.is_dir() for path in kept)
@@ -427,7 +440,7 @@ def test_what_a_killed_run_left_in_object_storage_is_removed_after_days(s3: str)
         Bucket(parse_address(s3)).put(key, b"")
         return key
 
-    kept = {made(6), made(9, "mine")}
+    kept = {made(6), made(9, "mine"), made(9, "99999999T999999Z-00000000")}
     made(8)
     folder_workers(f"{s3}/n").close()
     assert set(objects(s3)) == kept

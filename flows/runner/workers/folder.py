@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from claimflow.flows.errors import Fault, InputError, WorkersError
+from claimflow.flows.errors import Fault, InputError, WorkersError, on_one_line
 from claimflow.flows.object_storage import is_remote
 from claimflow.flows.runner.workers import Engine, Made
 from claimflow.flows.runner.workers.sub_folder import (
@@ -81,7 +81,7 @@ class FolderWorkers:
         self._path = new_sub_folder(folder)
         if not is_remote(folder) and not Path(folder).is_dir():
             hint = "make it, or mount the disk that it is on"
-            raise InputError([Fault(place, f"there is no folder {folder}", hint)])
+            raise InputError([Fault(place, f"there is no folder {on_one_line(folder)}", hint)])
         try:
             self._sub_folder = open_sub_folder(self._path)
             try:
@@ -93,7 +93,11 @@ class FolderWorkers:
         except FolderError as error:
             hint = "name a folder or an address that this process can read and write"
             raise InputError([Fault(place, f"{_HERE} {error}", hint)]) from None
-        remove_left_behind(folder)
+        try:
+            remove_left_behind(folder)
+        except BaseException:
+            self._sub_folder.end()
+            raise
 
     def worth(self, chunks: int) -> bool:
         """As `Workers.worth`."""

@@ -9,6 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -18,12 +19,12 @@ from claimflow.flows.runner.workers import Made
 
 def serve() -> None:
     """The main loop of a worker process: answer calls until the parent process is gone."""
-    with Connection(sys.stdin.fileno()) as connection:
+    with Connection(sys.stdin.fileno()) as connection, suppress(EOFError, ConnectionError):
         while True:
             try:
                 work, arguments = connection.recv()
-            except EOFError:
-                return
+            except (EOFError, ConnectionError):
+                raise
             except Exception as error:
                 what = f"a worker process cannot load its work: {type(error).__name__}: {error}"
                 connection.send(WorkersError(what))

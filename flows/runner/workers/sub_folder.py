@@ -119,8 +119,9 @@ class _Disk:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def read(self, name: str) -> bytes:
-        with self._told("read", name):
-            return (self._folder / name).read_bytes()
+        path = self._folder / name
+        with self._told("read", name), open(path, "rb", opener=open_private) as file:
+            return file.read()
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, which appears whole or not at all."""
@@ -226,9 +227,10 @@ def remove_left_behind(folder: str) -> None:
 def _age(name: str) -> timedelta:
     """The time since a sub-folder was made; none where the name is not that of a sub-folder."""
     written = _NAME.fullmatch(name)
-    if written is None:
-        return timedelta(0)
-    return datetime.now(UTC) - datetime.strptime(written[1], _TIME).replace(tzinfo=UTC)
+    with suppress(ValueError):
+        if written is not None:
+            return datetime.now(UTC) - datetime.strptime(written[1], _TIME).replace(tzinfo=UTC)
+    return timedelta(0)
 
 
 def _has_ended(folder: Path, age: timedelta) -> bool:
@@ -237,9 +239,10 @@ def _has_ended(folder: Path, age: timedelta) -> bool:
     Some network disks have locks that other machines do not see.
     """
     try:
-        with (folder / _LOCK).open("r+b") as lock:
+        with open(folder / _LOCK, "r+b", buffering=0, opener=open_private) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return age > _LEFT or lock.read() == socket.gethostname().encode()
+            here = socket.gethostname().encode()
+            return age > _LEFT or lock.read(len(here) + 1) == here
     except BlockingIOError:
         return False
     except OSError:
