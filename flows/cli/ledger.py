@@ -2,7 +2,6 @@
 
 import signal
 from argparse import Namespace
-from contextlib import suppress
 
 from claimflow.flows.cli.options import Commands, add_command, local_path, port
 from claimflow.flows.errors import on_one_line
@@ -48,12 +47,11 @@ def ledger(options: Namespace) -> int:
     from claimflow.flows.store.store import Store
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    shared = Ledger(Store(options.file.absolute()))
+    shared = Ledger(Store(options.file.resolve()))
     token = ledger_token()
     server = LedgerServer(shared, host=options.host, port=options.port, token=token)
     print(f"{server.url} shares {on_one_line(options.file)}; stop it with Ctrl-C", flush=True)
-    with suppress(KeyboardInterrupt):
-        server.serve()
+    server.serve()
     calls = format_count(server.counts["calls"], "call")
     replies = format_count(server.counts["replies"], "reply", "replies")
     print(f"{calls} saved, {replies} given")

@@ -149,7 +149,9 @@ class Asking:
             found, elsewhere = await pool.wait_for(asked)
             if found:
                 await self._in_thread(write_entries, self._ledger, found)
-                for item in await recall(items):
+                recalled = await recall(items)
+                self._shared.use([items[item] for item in recalled])
+                for item in recalled:
                     del left[item]
         items = {item: key for item, key in items.items() if item in left}
         theirs = {item: key for item, key in items.items() if key in elsewhere}

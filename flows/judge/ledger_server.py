@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import socket
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,16 +22,24 @@ from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import Final
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from claimflow.flows import __version__
 from claimflow.flows.errors import Fault, InputError, StoreError
+from claimflow.flows.files import open_private
 from claimflow.flows.judge.calls import NO_ENTRY, Call, Entry, check_id, entry_line, read_entry
-from claimflow.flows.judge.ledger_writer import LedgerWriter, recover_journals, store_full_errors
+from claimflow.flows.judge.ledger_writer import (
+    LedgerWriter,
+    append_line,
+    recover_journals,
+    store_full_errors,
+)
 from claimflow.flows.judge.shared_ledger import (
     BODY_BYTES,
     KEYS_AT_ONCE,
@@ -39,6 +48,7 @@ from claimflow.flows.judge.shared_ledger import (
     TOKEN,
     TOO_LONG,
     is_header,
+    split_lines,
 )
 from claimflow.flows.store.ledger import Ledger
 from claimflow.flows.store.read_copy import read_copy_path
@@ -47,7 +57,11 @@ from claimflow.flows.store.store import Store, migrate
 ABANDONED_SECONDS: Final = 60.0
 """A run that says nothing for so long has claimed nothing any more."""
 
+_HEAD_SECONDS: Final = 20.0
 _BODY_SECONDS: Final = 30.0
+_KEYS_BYTES: Final = 1 << 20
+"""Most bytes of a request for keys."""
+
 _BODIES_BYTES: Final = 2 * BODY_BYTES
 """Most bytes of the requests that are received at the same time."""
 
@@ -87,9 +101,13 @@ class _Claims:
         self._keys_of: dict[str, set[str]] = defaultdict(set)
         self._seen: dict[str, float] = {}
         path = store.path.with_name(f"{store.path.name}.claims")
-        with store_full_errors(store):
-            made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            made = open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             self._file = os.fdopen(made, "r+b", buffering=0)
+        except OSError as error:
+            what = f"cannot be opened ({error.strerror})"
+            hint = "let it be a file of yours, or name another store"
+            raise InputError([Fault(str(path), what, hint)]) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._read()
@@ -156,8 +174,7 @@ class _Claims:
                 self._keys_of[run].add(key)
 
     def _write(self, run: str | None, keys: Sequence[str]) -> None:
-        with store_full_errors(self._store):
-            self._file.write(json.dumps([run, keys]).encode() + b"\n")
+        append_line(self._file, json.dumps([run, keys]).encode() + b"\n", self._store)
 
     def _read(self) -> None:
         for line in self._file.read().splitlines(keepends=True):
@@ -181,6 +198,24 @@ class _Claims:
         oldest = time.monotonic() - ABANDONED_SECONDS
         for run in [run for run, seen in self._seen.items() if seen < oldest]:
             self.end(run)
+
+
+class _Connection(H11Protocol):
+    """A connection that is closed where no whole head of a request comes in time.
+
+    uvicorn waits for ever, and silent connections would take the place of runs.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late = self.loop.call_later(_HEAD_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE or self.timeout_keep_alive_task is not None:
+            self._late.cancel()
+        elif self._late.cancelled():
+            self._late = self.loop.call_later(_HEAD_SECONDS, self.transport.close)
 
 
 class LedgerServer:
@@ -226,6 +261,7 @@ class LedgerServer:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._application(),
+                http=_Connection,
                 log_config=None,
                 access_log=False,
                 limit_concurrency=_CONNECTIONS,
@@ -235,18 +271,35 @@ class LedgerServer:
         )
 
     def serve(self) -> None:
-        """Serve until Ctrl-C, SIGTERM or `stop`.
+        """Serve until `stop`, or `KeyboardInterrupt`, which ends it in order; a second one at once.
 
         Raises `StoreError`, or what else went wrong, where calls can be saved no more.
         """
+        # uvicorn would handle signals in its own way in the main thread.
+        thread = threading.Thread(target=self._run, name="ledger server")
         try:
             recover_journals(self._ledger)
-            self._server.run(sockets=[self._socket])
+            started = False
+            while not started or thread.is_alive():
+                try:
+                    if not started:
+                        started = True
+                        thread.start()
+                    thread.join()
+                except KeyboardInterrupt:
+                    self._server.force_exit = self._server.should_exit
+                    self.stop()
         finally:
             self._claims.close()
             self._socket.close()
-            if self._error is not None:
-                raise self._error
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        except BaseException as error:
+            self._end_with(error)
 
     def stop(self) -> None:
         """End `serve`; any thread may call this."""
@@ -316,8 +369,9 @@ class LedgerServer:
         if not (given.isascii() and given.isdigit()):
             raise _RefusedError(411, "the request does not say how long it is")
         length = int(given[:20])
-        if length > BODY_BYTES:
-            raise _RefusedError(TOO_LONG, "the request is longer than 64 MB")
+        most = BODY_BYTES if request.url.path == "/save" else _KEYS_BYTES
+        if length > most:
+            raise _RefusedError(TOO_LONG, f"the request is longer than {most:,} bytes")
         if self._receiving + length > _BODIES_BYTES:
             raise _RefusedError(503, "too many long requests at the same time")
         self._receiving += length
@@ -362,7 +416,7 @@ class LedgerServer:
         if body.count(b"\n") > LINES_AT_ONCE:
             raise _RefusedError(TOO_LONG, f"the request has more than {LINES_AT_ONCE:,} lines")
         try:
-            entries = await asyncio.to_thread(lambda: list(map(read_entry, body.splitlines())))
+            entries = await asyncio.to_thread(lambda: list(map(read_entry, split_lines(body))))
         except NO_ENTRY as error:
             raise _RefusedError(422, f"a line is no entry: {error}") from error
         for entry in entries:

@@ -54,17 +54,7 @@ class Journal:
 
     def add(self, entry: Entry) -> None:
         """Append an entry. Raises `StoreFullError` where the disk is full."""
-        line, written = entry_line(entry), 0
-        with store_full_errors(self._store):
-            try:
-                # A disk that becomes full takes the beginning of a line, and says so next time.
-                while written < len(line):
-                    written += self._file.write(line[written:])
-            except OSError:
-                # Half a line would spoil the next one.
-                os.ftruncate(self._file.fileno(), os.fstat(self._file.fileno()).st_size - written)
-                self._file.seek(0, os.SEEK_END)
-                raise
+        append_line(self._file, entry_line(entry), self._store)
 
     def discard(self) -> None:
         """Delete the file: its entries are in the store."""
@@ -74,6 +64,24 @@ class Journal:
     def keep(self) -> None:
         """Close the file and keep it for `recover_journals` of a later run."""
         self._file.close()
+
+
+def append_line(file: BinaryIO, line: bytes, store: Store) -> None:
+    """Append a whole line to an unbuffered file beside a store, or nothing.
+
+    Raises `StoreFullError` where the disk is full.
+    """
+    written = 0
+    with store_full_errors(store):
+        try:
+            # A disk that becomes full takes the beginning of a line, and says so next time.
+            while written < len(line):
+                written += file.write(line[written:])
+        except OSError:
+            # Half a line would spoil the next one.
+            os.ftruncate(file.fileno(), os.fstat(file.fileno()).st_size - written)
+            file.seek(0, os.SEEK_END)
+            raise
 
 
 def recover_journals(ledger: Ledger, shared: SharedLedger | None = None) -> int:
@@ -125,12 +133,12 @@ def _recover(ledger: Ledger, shared: SharedLedger | None, path: Path, file: Bina
             save(entries)
             saved, entries = saved + len(entries), []
     save(entries)
-    if lost:
+    if shared is None and path.name.endswith(_SHARED):
+        path.rename(f"{path}{_UNSENT}")
+    elif lost:
         aside = path.rename(f"{path}{UNREADABLE}")
         what = "%s: %d of %d lines are no calls of this version of claimflow; they are not saved"
         _LOG.warning(what, aside, lost, lost + saved + len(entries))
-    elif shared is None and path.name.endswith(_SHARED):
-        path.rename(f"{path}{_UNSENT}")
     else:
         path.unlink(missing_ok=True)
     return saved + len(entries)

@@ -45,7 +45,11 @@ TOO_LONG: Final = 413
 RENEW_SECONDS: Final = 15.0
 """A run says so often that it is alive."""
 
+_SURE_SECONDS: Final = 45.0
+"""After so long without an answer another run may soon have what this one claimed."""
+
 _BYTES_AT_ONCE: Final = 8 << 20
+_BYTES_OF_KEY: Final = 64
 _SMALL_BYTES: Final = 64 << 10
 _ANSWER_SECONDS: Final = 10.0
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0)
@@ -62,7 +66,7 @@ _LOOK_SECONDS: Final = 0.2
 
 _SHOWN: Final = 200
 
-_NO_ANSWER: Final = (httpx.HTTPError, TimeoutError)
+_NO_ANSWER: Final = (httpx.HTTPError, TimeoutError, OverflowError)
 
 _Result = TypeVar("_Result")
 
@@ -72,6 +76,11 @@ _LOG: Final = logging.getLogger("claimflow")
 def ledger_token() -> str:
     """The token in the environment, without blanks at its ends, which files of secrets have."""
     return os.environ.get(TOKEN, "").strip()
+
+
+def split_lines(body: bytes) -> list[bytes]:
+    """The lines of a body, each of which ends with `\\n`."""
+    return body.removesuffix(b"\n").split(b"\n") if body else []
 
 
 def is_header(token: str) -> bool:
@@ -111,26 +120,33 @@ class SharedLedger:
         # What no header can hold is no token of a ledger, and httpx would print it.
         if is_header(token):
             headers["Authorization"] = f"Bearer {token}"
-        self._client = httpx.AsyncClient(headers=headers, timeout=_TIMEOUT)
+        # The token and the texts are for the ledger, and for no proxy of the environment.
+        verify = httpx.create_ssl_context() if self.url.startswith("https:") else False
+        self._client = httpx.AsyncClient(
+            headers=headers, timeout=_TIMEOUT, verify=verify, trust_env=False
+        )
         self._loop = Loop(self._client.aclose, name="shared ledger")
         self._run = secrets.token_hex(16)
         self._claimed: set[str] = set()
         self._taken: set[str] = set()
         self._sent = 0
-        self._wait_reported = False
+        self._heard = -math.inf
+        self._wait_reported = self._refusal_reported = False
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._renewing: threading.Thread | None = None
 
     def problem(self) -> tuple[str, str] | None:
         """Why the ledger cannot be used, and what would be right; None where it can."""
-        start = f"start it with `claimflow ledger FILE`, or correct {self.url}"
+        start = f"start it with `claimflow ledger FILE`, or correct {on_one_line(self.url)}"
         try:
             status, body = self._exchange("", None, most=_SMALL_BYTES)
         except (httpx.InvalidURL, UnicodeError, *_NO_ANSWER) as error:
             return f"no ledger answers ({_reason(error)})", start
         if status in (401, 403):
             return "the ledger wants another token", f"set {TOKEN} to that of the ledger"
+        if status >= httpx.codes.INTERNAL_SERVER_ERROR:
+            return f"the ledger does not answer (status {status})", "try again"
         with suppress(*NO_ENTRY):
             said = json.loads(body)
             if said.get("service") == "claimflow ledger":
@@ -145,32 +161,45 @@ class SharedLedger:
         found: list[Entry] = []
         for some in _cut(keys):
             for body, asked in self._post_keys("recall", some):
-                found += self._read(body.splitlines(), asked)
+                found += self._read(split_lines(body), asked)
         return found
 
     def take(self, keys: Sequence[str]) -> Taken:
-        """Claim those of `keys` that the ledger lacks and that no other run has claimed."""
+        """Claim those of `keys` that the ledger lacks and that no other run has claimed.
+
+        What it has is for `use`; a key whose reply cannot be used may be asked.
+        """
         entries: list[Entry] = []
         elsewhere: set[str] = set()
         for some in _cut(keys):
             with self._lock:
                 self._claimed.update(some)
+            began = time.monotonic()
             for body, asked in self._post_keys("take", some):
                 found, others = self._read_taken(body, asked)
+                self._heard = began
                 entries += found
                 elsewhere |= others
                 with self._lock:
                     self._claimed -= others
                     for entry in found:
-                        self._claimed.difference_update(entry.replies)
                         self._taken.update(entry.replies)
         self._keep_claims()
         return Taken(entries, frozenset(elsewhere))
 
-    def holds(self, keys: Collection[str]) -> bool:
-        """Whether this run has claimed all of `keys`, and has not lost one to another run."""
+    def use(self, keys: Collection[str]) -> None:
+        """Note that replies that were taken are used: their keys are not to be asked."""
         with self._lock:
-            return self._claimed.issuperset(keys)
+            self._claimed.difference_update(keys)
+
+    def holds(self, keys: Collection[str]) -> bool:
+        """Whether this run has claimed all of `keys`, and has not lost one to another run.
+
+        Where the ledger has not heard of this run for long, it is not sure of any.
+        """
+        with self._lock:
+            sure = time.monotonic() - self._heard < _SURE_SECONDS
+            return sure and self._claimed.issuperset(keys)
 
     def send(self, entries: Sequence[Entry]) -> None:
         """Add entries; what they answer is claimed no more."""
@@ -231,9 +260,13 @@ class SharedLedger:
         while not self._closed.wait(RENEW_SECONDS):
             # A ledger that does not answer is told where something is asked of it.
             with suppress(JudgeError, StoppedError, *_NO_ANSWER, *NO_ENTRY):
+                began = time.monotonic()
                 _, body = self._exchange("renew", said, most=_SMALL_BYTES)
-                if json.loads(body).get("known") is False:
+                known = json.loads(body).get("known")
+                if known is False:
                     self._claim_again()
+                if known is not None:
+                    self._heard = began
 
     def _claim_again(self) -> None:
         """Claim what is still to be answered, of which other runs may have claimed some.
@@ -258,7 +291,9 @@ class SharedLedger:
             self._post("save", b"".join(lines))
         except _RefusedError as error:
             if len(lines) == 1:
-                _LOG.warning("%s: a call is not shared: %s", self.url, error.said)
+                if not self._refusal_reported:
+                    self._refusal_reported = True
+                    _LOG.warning("%s: a call is not shared: %s", self.url, error.said)
                 return
             self._save(lines[: len(lines) // 2])
             self._save(lines[len(lines) // 2 :])
@@ -274,7 +309,9 @@ class SharedLedger:
             yield from self._post_keys(what, keys[len(keys) // 2 :])
 
     def _read_taken(self, body: bytes, asked: Sequence[str]) -> tuple[list[Entry], set[str]]:
-        first, *lines = body.splitlines() or [b""]
+        first, *lines = split_lines(body) or [b""]
+        if len(first) > _BYTES_OF_KEY * (len(asked) + 1):
+            raise self._unreadable()
         try:
             others = set(map(str, json.loads(first)["elsewhere"]))
         except (*NO_ENTRY, KeyError) as error:
@@ -284,6 +321,8 @@ class SharedLedger:
     def _read(self, lines: Sequence[bytes], asked: Sequence[str]) -> list[Entry]:
         """The entries of an answer, without replies to other keys than those that were asked."""
         keys = set(asked)
+        if len(lines) > len(keys):
+            raise self._unreadable()
         try:
             entries = list(map(read_entry, lines))
         except NO_ENTRY as error:
@@ -405,7 +444,12 @@ def open_shared_ledger(
     if url is None:
         yield None
         return
-    shared = SharedLedger(url, stop or threading.Event())
+    try:
+        shared = SharedLedger(url, stop or threading.Event())
+    except OSError as error:
+        what = f"the certificates of this machine cannot be read ({_reason(error)})"
+        hint = "correct SSL_CERT_FILE and SSL_CERT_DIR in the environment"
+        raise InputError([Fault(place, what, hint)]) from error
     try:
         problem = shared.problem()
         if problem is not None:

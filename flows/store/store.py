@@ -67,7 +67,7 @@ class Store:
         _make_folder(self.path)
         if not path_exists(self.path):
             self._prepared = False
-        elif not is_file(self.path) and not self.path.is_dir():
+        elif not is_file(self.path):
             # DuckDB would wait for the other end of a pipe.
             hint = "name a file, which may be new"
             raise InputError([Fault(str(self.path), "is no regular file", hint)])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -635,13 +636,112 @@ def test_one_entry_that_is_refused_does_not_keep_back_the_others(
     assert "a line is no entry" in told
 
 
+def test_a_reply_in_the_ledger_that_cannot_be_read_is_asked_again(
+    tmp_path: Path, endpoint: Endpoint
+) -> None:
+    store = tmp_path / "shared.duckdb"
+    with serving(store) as server:
+        first, second = machines(tmp_path, endpoint, server.url, 2)
+        assert first.command() == 0
+        port = int(server.url.rpartition(":")[2])
+    junk = '\'{"answer": {}, "call": "x"}\'::BLOB'
+    with Store(store).writing() as connection:
+        of_one = "key = (SELECT min(key) FROM audit.replies)"
+        connection.execute(f"UPDATE audit.replies SET reply = {junk} WHERE {of_one}")
+    endpoint.clear()
+    with serving(store, port=port):
+        assert second.command() == 0
+    assert endpoint.hits == 1
+
+
+@pytest.mark.parametrize("head", [b"", b"POST /take HTTP/1.1\r\nHost: x\r\n"])
+def test_a_connection_without_a_request_is_closed(
+    server: LedgerServer, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr(ledger_server, "_HEAD_SECONDS", 0.3)
+    port = int(server.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as silent:
+        silent.sendall(head)
+        assert silent.recv(1) == b""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as slow:
+        slow.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        assert slow.recv(1000).startswith(b"HTTP/1.1 200")
+        slow.sendall(head or b"GET")
+        while slow.recv(1000):
+            pass
+
+
+def test_ctrl_c_ends_a_ledger_in_order_also_twice(started: Callable[..., Command]) -> None:
+    ledger = started()
+    process = ledger.process
+    assert httpx.get(ledger.url).status_code == 200
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert "0 calls saved" in out
+
+
+def test_a_ledger_is_found_by_a_link_to_its_store(
+    tmp_path: Path, started: Callable[..., Command], capsys: pytest.CaptureFixture[str]
+) -> None:
+    started()
+    (tmp_path / "link.duckdb").symlink_to(tmp_path / "shared.duckdb")
+    assert main(["ledger", str(tmp_path / "link.duckdb"), "--port", "0"]) == 2
+    assert "another ledger shares it" in capsys.readouterr().err
+
+
+def test_a_link_is_no_file_of_claims(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "s.duckdb.claims").symlink_to(victim)
+    assert main(["ledger", str(tmp_path / "s.duckdb"), "--port", "0"]) == 2
+    assert "s.duckdb.claims: cannot be opened" in capsys.readouterr().err
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
+def test_a_ledger_is_asked_without_a_proxy(
+    server: LedgerServer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "socks5://127.0.0.1:1")
+    client = SharedLedger(server.url, threading.Event())
+    assert client.problem() is None
+    client.close()
+
+
+def test_certificates_that_cannot_be_read_are_told(
+    tmp_path: Path,
+    endpoint: Endpoint,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
+    told = told_of(tmp_path, endpoint, "https://127.0.0.1:9", capsys)
+    assert "the certificates of this machine cannot be read" in told
+
+
+def test_a_run_is_not_sure_of_claims_that_it_could_not_renew(
+    client: SharedLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.take(KEYS)
+    assert client.holds(KEYS)
+    monkeypatch.setattr(shared_ledger, "_SURE_SECONDS", 0.0)
+    assert not client.holds(KEYS)
+
+
+@pytest.mark.parametrize("damaged", [False, True])
 def test_what_a_killed_run_was_answered_is_sent_later_though_it_is_in_the_store(
-    tmp_path: Path, client: SharedLedger
+    tmp_path: Path, client: SharedLedger, *, damaged: bool
 ) -> None:
     ledger = Ledger(Store(tmp_path / "s.duckdb"))
     journal = Journal(ledger.store, shared=True)
     journal.add(Entry(call("What?"), {KEYS[0]: b"tin"}))
     journal.keep()
+    if damaged:
+        [path] = tmp_path.glob("*.journal")
+        with path.open("ab") as file:
+            file.write(b"garbage\n")
     # `prune`, `noise`, or a run without the shared ledger.
     assert recover_journals(ledger) == 1
     assert recover_journals(ledger) == 0
@@ -649,7 +749,8 @@ def test_what_a_killed_run_was_answered_is_sent_later_though_it_is_in_the_store(
     assert recover_journals(ledger, client) == 1
     assert [dict(entry.replies) for entry in client.recall(KEYS)] == [{KEYS[0]: b"tin"}]
     assert ledger.recall(KEYS) == {KEYS[0]: b"lead"}
-    assert not list(tmp_path.glob("s.duckdb.*journal*"))
+    left = [path.name.partition(".journal")[2] for path in tmp_path.glob("s.duckdb.*journal*")]
+    assert left == ([".unsent.unreadable"] if damaged else [])
 
 
 def test_what_is_too_long_for_one_request_goes_in_several(
