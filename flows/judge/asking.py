@@ -171,9 +171,10 @@ class Asking:
         """Log a warning, once, when the wait for another run has become long."""
         if pause == _LONGEST_PAUSE and not self._wait_reported:
             self._wait_reported = True
-            what = "%s: waiting for answers that another run%s is asking for"
-            where = " on this store" if self._shared is None else ""
-            _LOG.warning(what, self._ledger.store.path, where)
+            place, run = str(self._ledger.store.path), "another run on this store"
+            if self._shared is not None:
+                place, run = f"shared ledger at {self._shared.url}", "another run"
+            _LOG.warning("%s: waiting for answers that %s is asking for", place, run)
 
     async def _recover_journals(self) -> int:
         """Save what a killed run left in a journal, where there is or was another run at all."""
