@@ -120,16 +120,20 @@ class _Claims:
             self._file.close()
             raise
 
-    def take(self, run: str, keys: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Claim keys for a run: (those that it has now, those that another run has)."""
+    def take(self, run: str, keys: Sequence[str]) -> tuple[list[str], list[str], bool]:
+        """Claim keys for a run: (those that it has now, those that another run has).
+
+        The third is whether the run was known: else it may have lost what it had claimed.
+        """
         self._forget_abandoned()
+        known = run in self._seen
         ours = [key for key in keys if self._run_of.get(key, run) == run]
         new = [key for key in ours if key not in self._run_of]
         if len(self._run_of) + len(new) > _MOST_CLAIMS:
             raise _RefusedError(503, "too many keys are claimed")
         self._note(run, new)
         self._seen[run] = time.monotonic()
-        return ours, [key for key in keys if self._run_of[key] != run]
+        return ours, [key for key in keys if self._run_of[key] != run], known
 
     def renew(self, run: str) -> bool:
         """Note that a run is alive; whether it is known."""
@@ -241,6 +245,7 @@ class LedgerServer:
         self._receiving = 0
         self._writer: LedgerWriter | None = None
         self._error: BaseException | None = None
+        self._ended = threading.Event()
         self._socket = _bound(host, port)
         self._port = int(self._socket.getsockname()[1])
         # 0.0.0.0 and :: are all addresses of this machine, and none that a run could use.
@@ -279,13 +284,11 @@ class LedgerServer:
         thread = threading.Thread(target=self._run, name="ledger server")
         try:
             recover_journals(self._ledger)
-            started = False
-            while not started or thread.is_alive():
+            thread.start()
+            # `join` that is interrupted takes the thread for ended in Python 3.11.
+            while not self._ended.is_set():
                 try:
-                    if not started:
-                        started = True
-                        thread.start()
-                    thread.join()
+                    self._ended.wait()
                 except KeyboardInterrupt:
                     self._server.force_exit = self._server.should_exit
                     self.stop()
@@ -300,6 +303,8 @@ class LedgerServer:
             self._server.run(sockets=[self._socket])
         except BaseException as error:
             self._end_with(error)
+        finally:
+            self._ended.set()
 
     def stop(self) -> None:
         """End `serve`; any thread may call this."""
@@ -402,10 +407,11 @@ class LedgerServer:
     async def _take(self, body: bytes) -> Response:
         run, keys = _asked(body, of_run=True)
         # Claimed first: what another run saves meanwhile is found below.
-        ours, elsewhere = self._claims.take(run, keys)
+        ours, elsewhere, known = self._claims.take(run, keys)
         try:
             entries = await self._entries(ours)
-            answer = _lines(entries, json.dumps({"elsewhere": elsewhere}).encode() + b"\n")
+            first = json.dumps({"known": known, "elsewhere": elsewhere}).encode()
+            answer = _lines(entries, first + b"\n")
         except BaseException:
             self._claims.release(ours, run)
             raise

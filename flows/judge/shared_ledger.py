@@ -48,7 +48,9 @@ RENEW_SECONDS: Final = 15.0
 _SURE_SECONDS: Final = 45.0
 """After so long without an answer another run may soon have what this one claimed."""
 
-_BYTES_AT_ONCE: Final = 8 << 20
+_BYTES_AT_ONCE: Final = 1 << 20
+"""Bytes of entries in a request: a slow connection sends them in time."""
+
 _BYTES_OF_KEY: Final = 64
 _SMALL_BYTES: Final = 64 << 10
 _ANSWER_SECONDS: Final = 10.0
@@ -65,6 +67,13 @@ _LOOK_SECONDS: Final = 0.2
 """Seconds between two looks at whether the run is stopped."""
 
 _SHOWN: Final = 200
+
+_REFUSED: Final = (
+    httpx.codes.REQUEST_TIMEOUT,
+    httpx.codes.REQUEST_ENTITY_TOO_LARGE,
+    httpx.codes.UNPROCESSABLE_ENTITY,
+)
+"""Statuses of a request that may be accepted in parts."""
 
 _NO_ANSWER: Final = (httpx.HTTPError, TimeoutError, OverflowError)
 
@@ -173,10 +182,13 @@ class SharedLedger:
         elsewhere: set[str] = set()
         for some in _cut(keys):
             with self._lock:
+                before = len(self._claimed)
                 self._claimed.update(some)
             began = time.monotonic()
             for body, asked in self._post_keys("take", some):
-                found, others = self._read_taken(body, asked)
+                found, others, known = self._read_taken(body, asked)
+                if before and not known:
+                    self._claim_again()
                 self._heard = began
                 entries += found
                 elsewhere |= others
@@ -277,7 +289,7 @@ class SharedLedger:
             claimed = sorted(self._claimed)
         for some in _cut(claimed):
             for body, asked in self._post_keys("take", some):
-                found, others = self._read_taken(body, asked)
+                found, others, _ = self._read_taken(body, asked)
                 with self._lock:
                     self._claimed -= others
                     self._claimed.difference_update(*(entry.replies for entry in found))
@@ -308,15 +320,17 @@ class SharedLedger:
             yield from self._post_keys(what, keys[: len(keys) // 2])
             yield from self._post_keys(what, keys[len(keys) // 2 :])
 
-    def _read_taken(self, body: bytes, asked: Sequence[str]) -> tuple[list[Entry], set[str]]:
+    def _read_taken(self, body: bytes, asked: Sequence[str]) -> tuple[list[Entry], set[str], bool]:
+        """Entries, keys that another run has, and whether the ledger knew this run."""
         first, *lines = split_lines(body) or [b""]
         if len(first) > _BYTES_OF_KEY * (len(asked) + 1):
             raise self._unreadable()
         try:
-            others = set(map(str, json.loads(first)["elsewhere"]))
+            said = json.loads(first)
+            others, known = set(map(str, said["elsewhere"])), bool(said["known"])
         except (*NO_ENTRY, KeyError) as error:
             raise self._unreadable() from error
-        return self._read(lines, asked), others.intersection(asked)
+        return self._read(lines, asked), others.intersection(asked), known
 
     def _read(self, lines: Sequence[bytes], asked: Sequence[str]) -> list[Entry]:
         """The entries of an answer, without replies to other keys than those that were asked."""
@@ -362,7 +376,7 @@ class SharedLedger:
             raise self._refused(f"it wants another token: set {TOKEN}")
         said = on_one_line(answer[:_SHOWN].decode("utf-8", "replace"))
         refused = self._refused(f"it answers with status {status}: {said}")
-        if status in (TOO_LONG, httpx.codes.UNPROCESSABLE_ENTITY):
+        if status in _REFUSED:
             raise _RefusedError(str(refused), status, said)
         raise refused
 
@@ -384,7 +398,7 @@ class SharedLedger:
         task, until = asyncio.ensure_future(request), math.inf
         while not task.done():
             await asyncio.wait([task], timeout=_LOOK_SECONDS)
-            if self._stop.is_set():
+            if self._stop.is_set() or self._closed.is_set():
                 # What the run was answered is worth a moment.
                 until = min(until, time.monotonic() + _CLOSE_SECONDS)
             if time.monotonic() > until:

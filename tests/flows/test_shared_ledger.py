@@ -580,7 +580,15 @@ def nonsense(answer: bytes, greeting: bytes = GREETING) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"elsewhere": []}\n[1]\n', b'{"elsewhere": 3}'],
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"known": true, "elsewhere": []}\n[1]\n',
+        b'{"known": true, "elsewhere": 3}',
+    ],
 )
 def test_answers_that_no_ledger_gives_end_the_run_in_order(
     tmp_path: Path, endpoint: Endpoint, capsys: pytest.CaptureFixture[str], answer: bytes
@@ -615,7 +623,7 @@ def test_a_greeting_that_no_ledger_gives_is_told_before_the_run(
 
 def test_replies_to_other_keys_than_those_asked_are_not_taken_over(tmp_path: Path) -> None:
     entry = entry_line(Entry(call("What?"), {KEYS[0]: b"tin", KEYS[1]: b"lead"}, KEYS[2]))
-    with nonsense(b'{"elsewhere": ["x"]}\n' + entry) as url:
+    with nonsense(b'{"known": true, "elsewhere": ["x"]}\n' + entry) as url:
         client = SharedLedger(url, threading.Event())
         [found], elsewhere = client.take(KEYS[:1])
         client.close()
@@ -671,15 +679,23 @@ def test_a_connection_without_a_request_is_closed(
             pass
 
 
-def test_ctrl_c_ends_a_ledger_in_order_also_twice(started: Callable[..., Command]) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_a_ledger_in_order(
+    tmp_path: Path, started: Callable[..., Command], times: int
+) -> None:
     ledger = started()
     process = ledger.process
-    assert httpx.get(ledger.url).status_code == 200
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
+    client = SharedLedger(ledger.url, threading.Event())
+    client.send([Entry(call("What?"), {KEYS[0]: b"tin"})])
+    client.close()
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
-    assert "0 calls saved" in out
+    assert "1 call saved" in out
+    if times == 1:
+        assert calls_in(tmp_path / "shared.duckdb") == 1
+        assert not list(tmp_path.glob("*.journal"))
 
 
 def test_a_ledger_is_found_by_a_link_to_its_store(
@@ -719,6 +735,20 @@ def test_certificates_that_cannot_be_read_are_told(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
     told = told_of(tmp_path, endpoint, "https://127.0.0.1:9", capsys)
     assert "the certificates of this machine cannot be read" in told
+
+
+def test_a_run_that_was_forgotten_claims_again_what_it_had(
+    client: SharedLedger, server: LedgerServer
+) -> None:
+    other = SharedLedger(server.url, threading.Event())
+    client.take(KEYS[:3])
+    server._claims.end(client._run)
+    other.take(KEYS[:1])
+    client.take(KEYS[3:4])
+    assert client.holds(KEYS[1:4])
+    assert not client.holds(KEYS[:1])
+    assert other.take(KEYS).elsewhere == {*KEYS[1:4]}
+    other.close()
 
 
 def test_a_run_is_not_sure_of_claims_that_it_could_not_renew(
