@@ -33,6 +33,14 @@ def is_file(path: Path) -> bool:
     return path_exists(path) and path.is_file()
 
 
+def resolved(path: Path) -> Path:
+    """The absolute path without links; one in a loop of links stays as it is.
+
+    `Path.resolve` raises there.
+    """
+    return Path(os.path.realpath(path))
+
+
 def is_folder(path: Path) -> bool:
     """Whether `path` is a folder; False for a name that no folder can have."""
     return path_exists(path) and path.is_dir()
@@ -125,7 +133,7 @@ def similar_file(path: Path, hint: str, *, any_ending: bool = False) -> str:
     if path_exists(path) or not is_folder(path.parent):
         return hint
     with suppress(OSError):
-        others = list(path.parent.iterdir())
+        others = [one for one in path.parent.iterdir() if one.name != path.name]
         # Names with the same ending are compared without it: it is no likeness.
         stem = nearest(path.stem, (one.stem for one in others if one.suffix == path.suffix))
         same = sorted(one.name for one in others if any_ending and one.stem == path.stem)

@@ -105,6 +105,7 @@ def gate(options: Namespace) -> int:
 
     Without `--run` it is the newest run of the pipeline that is done or failed and not partial.
     """
+    from claimflow.flows.files import resolved
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.quality.gates import evaluate_gates
@@ -118,7 +119,7 @@ def gate(options: Namespace) -> int:
     if not pipeline.gates:
         hint = "add gates:, for example faithfulness: {min: 0.8}"
         raise InputError([Fault(str(options.config), "has no gates", hint)])
-    store = Store((options.store or pipeline.store).resolve())
+    store = Store(resolved(options.store or pipeline.store))
     newest = None if options.run else newest_run_of(store, pipeline.name)
     run_id = newest or run_named(options, store, options.run or LATEST)
     outcomes = evaluate_gates(store, run_id, pipeline.gates, partial=True)

@@ -41,13 +41,14 @@ def add(commands: Commands) -> None:
 
 def ledger(options: Namespace) -> int:
     """Share until Ctrl-C or SIGTERM; what was saved by then is in the store."""
+    from claimflow.flows.files import resolved
     from claimflow.flows.judge.ledger_server import LedgerServer
     from claimflow.flows.judge.shared_ledger import ledger_token
     from claimflow.flows.store.ledger import Ledger
     from claimflow.flows.store.store import Store
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    shared = Ledger(Store(options.file.resolve()))
+    shared = Ledger(Store(resolved(options.file)))
     token = ledger_token()
     server = LedgerServer(shared, host=options.host, port=options.port, token=token)
     print(f"{server.url} shares {on_one_line(options.file)}; stop it with Ctrl-C", flush=True)

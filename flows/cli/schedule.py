@@ -163,13 +163,14 @@ def _print_schedules(scheduled: "Iterable[Scheduled]") -> None:
 def announce_other_stores(scheduled: "Iterable[Scheduled]") -> None:
     """Say on standard error which deployments write to another store than commands here read."""
     from claimflow.flows.cli.stores import last_store
+    from claimflow.flows.files import resolved
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
 
     last = last_store()
     for one in scheduled:
         pipeline = build_pipeline(load_yaml(Path(one.parameters["config"])))
-        store = Path(one.parameters.get("store") or pipeline.store).resolve()
+        store = resolved(Path(one.parameters.get("store") or pipeline.store))
         if last not in (None, store):
             write_message(
                 f"evaluate/{one.name} writes to {store}; commands here without --store read {last}"

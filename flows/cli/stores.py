@@ -35,14 +35,15 @@ def remember_store(store: "Store") -> None:
 
 def named_store(options: Namespace) -> "Store":
     """The store named by `--store` or `--config`, or else the last one used in this folder."""
+    from claimflow.flows.files import resolved
     from claimflow.flows.pipeline.pipeline import build_pipeline
     from claimflow.flows.pipeline.yaml_source import load_yaml
     from claimflow.flows.store.store import Store
 
     if options.store:
-        return Store(options.store.resolve())
+        return Store(resolved(options.store))
     if options.config:
-        return Store(build_pipeline(load_yaml(options.config)).store.resolve())
+        return Store(resolved(build_pipeline(load_yaml(options.config)).store))
     last = last_store()
     if last is not None:
         write_message(f"store: {last} (last used here)")

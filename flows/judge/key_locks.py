@@ -11,6 +11,8 @@ from struct import Struct
 from typing import Final
 from uuid import UUID
 
+from claimflow.flows.files import resolved
+
 _RECORD: Final = Struct("<cQ16s")
 """A line of the log: what happened, in which process, and to which key."""
 
@@ -152,7 +154,7 @@ class KeyLocks:
     """
 
     def __init__(self, store: Path) -> None:
-        self._path = store.with_name(f"{store.name}.asking").resolve()
+        self._path = resolved(store.with_name(f"{store.name}.asking"))
         self._log: _Log | None = None
         self._held: set[bytes] = set()
         self._own = 0

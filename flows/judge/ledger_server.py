@@ -42,6 +42,7 @@ from claimflow.flows.judge.ledger_writer import (
 )
 from claimflow.flows.judge.shared_ledger import (
     BODY_BYTES,
+    KEY_BYTES,
     KEYS_AT_ONCE,
     LINES_AT_ONCE,
     PROTOCOL,
@@ -74,7 +75,6 @@ _CALLS_AT_FIRST: Final = 250
 _MANY_OBJECTS: Final = 100_000
 """Brackets of a request for keys, which has two."""
 
-_BYTES_OF_KEY: Final = 40
 _FEW_LINES: Final = 100_000
 """Keys in the file of claims that are never too many."""
 
@@ -164,7 +164,7 @@ class _Claims:
             return
         self._write(run, keys)
         self._change(run, keys)
-        lines = os.fstat(self._file.fileno()).st_size // _BYTES_OF_KEY
+        lines = os.fstat(self._file.fileno()).st_size // KEY_BYTES
         if lines > _FEW_LINES + 4 * len(self._run_of) or not self._run_of:
             self._rewrite()
 
@@ -255,9 +255,9 @@ class LedgerServer:
             migrate(ledger.store)
             with ledger.store.writing():
                 pass  # A store that is not there is made.
-            self._claims = _Claims(ledger.store)
             # It would be out of date from now on.
             read_copy_path(ledger.store.path).unlink(missing_ok=True)
+            self._claims = _Claims(ledger.store)
         except BaseException:
             self._socket.close()
             raise

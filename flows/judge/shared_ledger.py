@@ -36,6 +36,9 @@ BODY_BYTES: Final = 64 << 20
 KEYS_AT_ONCE: Final = 10_000
 """Most keys of a request, for which the ledger goes through all keys that it has."""
 
+KEY_BYTES: Final = 40
+"""Bytes of a key in a list of JSON."""
+
 LINES_AT_ONCE: Final = 10_000
 """Most entries of a request."""
 
@@ -51,7 +54,6 @@ _SURE_SECONDS: Final = 45.0
 _BYTES_AT_ONCE: Final = 1 << 20
 """Bytes of entries in a request: a slow connection sends them in time."""
 
-_BYTES_OF_KEY: Final = 64
 _SMALL_BYTES: Final = 64 << 10
 _ANSWER_SECONDS: Final = 10.0
 _TIMEOUT: Final = httpx.Timeout(60.0, connect=10.0)
@@ -70,7 +72,7 @@ _SHOWN: Final = 200
 
 _REFUSED: Final = (
     httpx.codes.REQUEST_TIMEOUT,
-    httpx.codes.REQUEST_ENTITY_TOO_LARGE,
+    TOO_LONG,
     httpx.codes.UNPROCESSABLE_ENTITY,
 )
 """Statuses of a request that may be accepted in parts."""
@@ -323,7 +325,7 @@ class SharedLedger:
     def _read_taken(self, body: bytes, asked: Sequence[str]) -> tuple[list[Entry], set[str], bool]:
         """Entries, keys that another run has, and whether the ledger knew this run."""
         first, *lines = split_lines(body) or [b""]
-        if len(first) > _BYTES_OF_KEY * (len(asked) + 1):
+        if len(first) > KEY_BYTES * (len(asked) + 1):
             raise self._unreadable()
         try:
             said = json.loads(first)

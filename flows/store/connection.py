@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import duckdb
 
-from claimflow.flows.files import path_exists
+from claimflow.flows.files import path_exists, resolved
 
 MAX_SHARED_SECONDS: Final = 0.5
 """After this long an open file is closed although other threads want it, so that other
@@ -66,7 +66,7 @@ class OpenFile:
     ) -> None:
         self.read_only = read_only
         self.opened_at = time.monotonic()
-        self._path = path.resolve()
+        self._path = resolved(path)
         self._log = log_path(path)
         new = not read_only and not path_exists(path)
         self._own_engine = config is not None

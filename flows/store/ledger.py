@@ -101,13 +101,7 @@ class Ledger:
                     insert(connection, "audit.calls", missing)
                     known = set(calls["call_id"]).difference(missing["call_id"])
                     again = [key for key, call in call_of.items() if call in known]
-                    if again:
-                        # A request was repeated, or another run on this store was given the same.
-                        is_again = pl.col("key").is_in(again)
-                        other = _not_stored(
-                            connection, "audit.replies", frame.filter(is_again), _SAME_REPLY
-                        )
-                        new = pl.concat([frame.filter(~is_again), other])
+                    new = _without_repeated(connection, frame, again)
                 insert(connection, "audit.replies", new, tool=tool, made_at=now())
                 if closed:
                     _close(connection, closed)
@@ -193,6 +187,20 @@ def _close(connection: duckdb.DuckDBPyConnection, calls: Sequence[str]) -> None:
         "UPDATE audit.calls SET open = false WHERE call_id IN (SELECT unnest($ids)::UUID)",
         {"ids": list(calls)},
     )
+
+
+def _without_repeated(
+    connection: duckdb.DuckDBPyConnection, replies: pl.DataFrame, again: Sequence[str]
+) -> pl.DataFrame:
+    """The replies without those to the keys in `again` that are stored already.
+
+    A request was repeated, or another run on this store was given the same.
+    """
+    if not again:
+        return replies
+    is_again = pl.col("key").is_in(again)
+    others = _not_stored(connection, "audit.replies", replies.filter(is_again), _SAME_REPLY)
+    return pl.concat([replies.filter(~is_again), others])
 
 
 def _not_stored(

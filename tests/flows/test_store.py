@@ -12,6 +12,7 @@ import duckdb
 import polars as pl
 import pytest
 
+from claimflow.flows.cli.main import main
 from claimflow.flows.errors import Fault, InputError, StoreBusyError
 from claimflow.flows.store.arrow import insert, read_table
 from claimflow.flows.store.connection import OpenFile
@@ -192,6 +193,15 @@ def test_a_pipe_is_no_store(tmp_path: Path) -> None:
     store = Store(tmp_path / "pipe")
     with pytest.raises(InputError, match="is no regular file; name a file"), store.writing():
         pass
+
+
+def test_a_link_to_itself_is_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop = tmp_path / "loop.duckdb"
+    loop.symlink_to(loop)
+    assert main(["sql", "SELECT 1", "--store", str(loop)]) == 2
+    assert f"{loop}: there is no store here; run a pipeline first" in capsys.readouterr().err
+    assert main(["ledger", str(loop), "--port", "0"]) == 2
+    assert str(loop) in capsys.readouterr().err
 
 
 def test_a_file_of_other_tables_is_no_store(tmp_path: Path) -> None:

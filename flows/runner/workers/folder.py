@@ -87,17 +87,13 @@ class FolderWorkers:
             try:
                 self._sub_folder.begin()
                 self._check_workers(place)
+                remove_left_behind(folder)
             except BaseException:
                 self._sub_folder.end()
                 raise
         except FolderError as error:
             hint = "name a folder or an address that this process can read and write"
             raise InputError([Fault(place, f"{_HERE} {error}", hint)]) from None
-        try:
-            remove_left_behind(folder)
-        except BaseException:
-            self._sub_folder.end()
-            raise
 
     def worth(self, chunks: int) -> bool:
         """As `Workers.worth`."""
