@@ -290,7 +290,10 @@ class LedgerServer:
                 try:
                     self._ended.wait()
                 except KeyboardInterrupt:
-                    self._server.force_exit = self._server.should_exit
+                    if self._server.should_exit:
+                        # uvicorn would print a trace of each request that this breaks off.
+                        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+                        self._server.force_exit = True
                     self.stop()
         finally:
             self._claims.close()
