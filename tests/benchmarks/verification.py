@@ -15,7 +15,8 @@ of them in the network. Columns, in per cent:
 - `reversed`: shipped weights, the entailed rows with the verdict contradicted, where the labels are
   at least two of the three.
 
-The last lines have the `off` and the `reversed` of all rows together.
+The last lines have the `off` and the `reversed` of all rows together, the latter also at higher
+values of `contradiction_threshold`, beside what they cost in contradicted rows that are not found.
 """
 
 import re
@@ -44,6 +45,10 @@ COMPARED = (
 
 COLUMNS = ("left out", "read", "shipped", "overlap", "off")
 VERDICT_COLUMNS = ("verdicts", "precision", "recall", "reversed")
+LABELS = {"entailed", "contradicted", "neutral"}
+THRESHOLDS = (0.4, 0.5, 0.55, 0.6, 0.7)
+"""Values of `contradiction_threshold`; the first is the default."""
+
 BINS = 10
 
 
@@ -55,24 +60,33 @@ def main() -> None:
     shipped = read_weights(SHIPPED)[0]
     overlaps = {name: overlap_of([r for r in rows if r.family == name]) for name in names}
     left_out = {name: left_out_probabilities(name, data) for name in names}
-    columns = "".join(f"{column:>10}" for column in (*COLUMNS, *VERDICT_COLUMNS))
-    print(f"{'data set':22}{'rows':>6}{columns}")
-    figures, reversed_rows = dict[str, dict[str, float]](), list[bool]()
+    columns = (*COLUMNS, *VERDICT_COLUMNS)
+    print(f"{'data set':22}{'rows':>6}" + "".join(f"{column:>10}" for column in columns))
+    figures, labelled = dict[str, dict[str, float]](), list[str]()
     for name in names:
         part = data.part([_of(row, name) for row in data.rows])
         figures[name] = figures_of(name, part, left_out[name], shipped, overlaps)
-        verdicts, reversals = verdict_figures(part, shipped)
-        reversed_rows += reversals
-        line = "".join(f"{figures[name][column]:10.1f}" for column in COLUMNS)
-        print(f"{name:22}{len(overlaps[name][0]):6}{line}{verdicts}")
+        labels = {row.label for row in part.rows} & LABELS
+        shown = figures[name].copy()
+        if labels:
+            labelled.append(name)
+            verdicts = verdict_figures(with_labels(part), shipped)
+            known = VERDICT_COLUMNS if len(labels) == 3 else ("reversed",)
+            shown |= {column: verdicts[column] for column in known}
+        # Columns are blank where the data set lacks a label that they need.
+        cells = [f"{shown[c]:10.1f}" if c in shown else " " * 10 for c in columns]
+        print(f"{name:22}{len(overlaps[name][0]):6}{''.join(cells)}".rstrip())
     for title, chosen in (("mean of the 8 compared", COMPARED), ("mean of all", tuple(names))):
         means = [np.mean([figures[name][column] for name in chosen]) for column in COLUMNS]
         print(f"{title:28}" + "".join(f"{mean:10.1f}" for mean in means))
     truth = np.concatenate([overlaps[name][0] for name in names])
     pooled = calibration_error(truth, np.concatenate([left_out[name] for name in names]))
     print(f"all rows together: off by {pooled:.1f}")
-    share = 100 * np.mean(reversed_rows)
-    print(f"entailed but contradicted: {share:.1f} of {len(reversed_rows):,}")
+    every = with_labels(data.part([row.family in labelled and not row.rule for row in data.rows]))
+    print(f"\n{'contradiction_threshold':28}" + "".join(f"{one:>10}" for one in VERDICT_COLUMNS))
+    for value in THRESHOLDS:
+        verdicts = verdict_figures(every, shipped, value)
+        print(f"{value:<28}" + "".join(f"{verdicts[one]:10.1f}" for one in VERDICT_COLUMNS))
     speed(rows)
 
 
@@ -119,33 +133,28 @@ def truth_of(data: Measurements) -> np.ndarray:
     return np.array([row.entailed for row in data.rows])
 
 
-def verdict_figures(data: Measurements, weights: Weights) -> tuple[str, list[bool]]:
-    """`VERDICT_COLUMNS` on the rows with one of three labels, and which entailed ones are reversed.
+def with_labels(data: Measurements) -> Measurements:
+    """The rows with one of the three labels."""
+    return data.part([row.label in LABELS for row in data.rows])
 
-    Columns are blank where the data set lacks a label that they need.
-    """
-    known = data.part([row.label in ("entailed", "contradicted", "neutral") for row in data.rows])
-    labels = np.array([row.label for row in known.rows])
-    verdict_of = VerifyClaims(against="reference").verdict_of
-    verdicts = np.array(
-        [
-            verdict_of(Judgement(*_probabilities(known, weights, row), 0, 0))
-            for row in range(len(known.rows))
-        ]
-    )
-    if not len(labels):
-        return "", []
+
+def verdict_figures(
+    data: Measurements, weights: Weights, threshold: float = THRESHOLDS[0]
+) -> dict[str, float]:
+    """`VERDICT_COLUMNS` of `data`, rows with one of the three labels."""
+    labels = np.array([row.label for row in data.rows])
+    stage = VerifyClaims(against="reference", contradiction_threshold=threshold)
+    judged = [Judgement(*_probabilities(data, weights, n), 0, 0) for n in range(len(data.rows))]
+    verdicts = np.array([stage.verdict_of(one) for one in judged])
     contradicted, right = verdicts == "contradicted", verdicts == labels
-    wrong = contradicted[labels == "entailed"]
-    if len(set(labels)) < 3:
-        return " " * 30 + f"{100 * wrong.mean():10.1f}", wrong.tolist()
-    figures = (
-        right.mean(),
-        right[contradicted].mean(),
-        right[labels == "contradicted"].mean(),
-        wrong.mean(),
+    parts = (
+        right,
+        right[contradicted],
+        right[labels == "contradicted"],
+        contradicted[labels == "entailed"],
     )
-    return "".join(f"{100 * figure:10.1f}" for figure in figures), wrong.tolist()
+    shares = [100 * float(part.mean()) if len(part) else 0.0 for part in parts]
+    return dict(zip(VERDICT_COLUMNS, shares, strict=True))
 
 
 def _probabilities(data: Measurements, weights: Weights, row: int) -> tuple[float, float, float]:
