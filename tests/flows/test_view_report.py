@@ -98,7 +98,8 @@ def test_a_sample_is_the_same(page: Page, pages: Pages, name: str) -> None:
     for address in (pages.file, pages.served):
         opened(page, address + fragment)
         expect(page.locator("#detail h3")).to_have_text(f"Sample {escape_controls(name)}")
-        shown = page.locator("#detail").evaluate("one => one.innerText")
+        # `innerText` lacks the claims that the browser has not yet drawn.
+        shown = page.locator("#detail").text_content() or ""
         found.append(shown.replace("This claim over the runs", "").split())
     assert found[0] == found[1]
 
