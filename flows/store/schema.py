@@ -470,29 +470,35 @@ def _make_latest_views(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(comments)
     # The file may have further views, which its owner made.
     described = re.findall(r"^COMMENT ON VIEW (\w+) IS", comments, re.MULTILINE)
-    for view in dict.fromkeys([*(row.table for row in row_kinds()), *described]):
-        connection.execute(
+    views = dict.fromkeys([*(row.table for row in row_kinds()), *described])
+    of_views = "WHERE database_name = current_database() AND schema_name = 'main'"
+    comment_of = dict(
+        connection.execute(f"SELECT view_name, comment FROM duckdb_views() {of_views}").fetchall()
+    )
+    columns = connection.execute(
+        "SELECT table_name, column_name, comment FROM duckdb_columns() "
+        f"{of_views} AND comment IS NOT NULL"
+    ).fetchall()
+    script = []
+    for view in views:
+        script += [
             f"CREATE OR REPLACE VIEW latest.{view} AS SELECT pipeline, rows.* "
-            f"FROM main.{view} AS rows JOIN audit.latest_runs USING (run_id)"
-        )
-        connection.execute(f"COMMENT ON COLUMN latest.{view}.pipeline IS 'the pipeline of the run'")
-        columns = connection.execute(
-            "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL "
-            "AND database_name = current_database() AND schema_name = 'main' AND table_name = $v",
-            {"v": view},
-        ).fetchall()
-        for column, comment in columns:
-            text = quoted_text(comment)
-            connection.execute(f'COMMENT ON COLUMN latest.{view}."{column}" IS {text}')
-        ((comment,),) = connection.execute(
-            "SELECT comment FROM duckdb_views() WHERE database_name = current_database() "
-            "AND schema_name = 'main' AND view_name = $view",
-            {"view": view},
-        ).fetchall()
-        every = quoted_text(f"All runs. {comment or ''}")
-        connection.execute(f"COMMENT ON VIEW {view} IS {every}")
-        latest = quoted_text(f"The latest run of each pipeline. {comment or ''}")
-        connection.execute(f"COMMENT ON VIEW latest.{view} IS {latest}")
+            f"FROM main.{view} AS rows JOIN audit.latest_runs USING (run_id)",
+            f"COMMENT ON COLUMN latest.{view}.pipeline IS 'the pipeline of the run'",
+        ]
+        comment = comment_of[view] or ""
+        every = quoted_text(f"All runs. {comment}")
+        latest = quoted_text(f"The latest run of each pipeline. {comment}")
+        script += [
+            f"COMMENT ON VIEW {view} IS {every}",
+            f"COMMENT ON VIEW latest.{view} IS {latest}",
+        ]
+    script += [
+        f'COMMENT ON COLUMN latest.{view}."{column}" IS {quoted_text(comment)}'
+        for view, column, comment in columns
+        if view in views
+    ]
+    connection.execute(";\n".join(script))
 
 
 def _sql_type(row: type[Row], name: str) -> str:
