@@ -93,13 +93,27 @@ def two_runs(url: str) -> Iterator[tuple[SharedLedger, SharedLedger]]:
             run.close()
 
 
+FORGETFUL = """
+import sys
+from claimflow.flows.cli.main import main
+from claimflow.flows.judge import ledger_server
+
+ledger_server.ABANDONED_SECONDS = 1.0
+sys.exit(main(sys.argv[1:]))
+"""
+"""The command, which takes claims for abandoned after a second in place of a minute."""
+
+
 class Command:
     """`claimflow ledger` in a process of its own."""
 
-    def __init__(self, store: Path, port: int = 0) -> None:
-        arguments = [sys.executable, "-m", "claimflow", "ledger", str(store), "--port", str(port)]
+    def __init__(self, store: Path, port: int = 0, *, forgetful: bool = False) -> None:
+        command = ["-c", FORGETFUL] if forgetful else ["-m", "claimflow"]
         self.process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, *command, "ledger", str(store), "--port", str(port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().split()[0]
@@ -114,8 +128,8 @@ class Command:
 def started(tmp_path: Path) -> Iterator[Callable[..., Command]]:
     commands: list[Command] = []
 
-    def start(port: int = 0) -> Command:
-        commands.append(Command(tmp_path / "shared.duckdb", port))
+    def start(port: int = 0, **more: Any) -> Command:
+        commands.append(Command(tmp_path / "shared.duckdb", port, **more))
         return commands[-1]
 
     yield start
@@ -357,7 +371,7 @@ def test_a_run_whose_ledger_is_gone_keeps_its_answers_and_sends_them_later(
     asked = endpoint.hits
     assert 0 < asked < len(NAMES)
     endpoint.behaviour.latency = 0.0
-    started(ledger.port)
+    started(ledger.port, forgetful=True)
     assert first.command() == 0
     assert endpoint.hits == len(NAMES) - asked
     assert second.command() == 0
