@@ -14,7 +14,6 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -160,7 +159,7 @@ def train(
     for some in plan[training.step :]:
         network.train()
         batch = padded(some, device)
-        losses.append(training.step_on(partial(loss, network, batch), len(plan)))
+        losses.append(training.step_on([loss(network, batch)], len(plan)))
         tokens += sum(len(one.ids) for one in some)
         if training.step % REPORT_EVERY == 0:
             mean = sum(losses[-REPORT_EVERY:]) / len(losses[-REPORT_EVERY:])

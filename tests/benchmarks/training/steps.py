@@ -1,6 +1,6 @@
 """Steps of training: optimizer, learning rate, and a checkpoint from which training resumes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,16 +70,21 @@ class Training:
         torch.save(kept, part)
         part.replace(self._file)
 
-    def step_on(self, loss: Callable[[], torch.Tensor], total: int) -> float:
-        """One step of `total` to a lower `loss`. Returns the loss."""
+    def step_on(self, losses: Iterable[torch.Tensor], total: int) -> float:
+        """One step of `total` to a lower sum of `losses`, which it returns.
+
+        They are computed one after another, each from a part of the batch that fits into memory.
+        """
         schedule = self._schedule
         rising = min(1, self.step / (schedule.warm_up * total))
         share = rising * max(schedule.lowest, 1 - self.step / total)
         for group, rate in zip(self._optimizer.param_groups, schedule.rates, strict=True):
             group["lr"] = rate * share
-        lost = loss()
         self._optimizer.zero_grad()
-        lost.backward()
+        lost = 0.0
+        for loss in losses:
+            loss.backward()
+            lost += float(loss.detach())
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self._optimizer.step()
         self.step += 1
@@ -88,7 +93,7 @@ class Training:
             kept = min(self._averaged, (1 + self.step) / (10 + self.step))
             for mean, parameter in zip(self._means, self._trained, strict=True):
                 mean.lerp_(parameter.detach(), 1 - kept)
-        return float(lost.detach())
+        return lost
 
     def take_means(self) -> None:
         """Give the network the running means as its weights; needs `averaged`."""

