@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import secrets
+import signal
 import socket
 import threading
 import time
@@ -276,7 +277,9 @@ class LedgerServer:
         )
 
     def serve(self) -> None:
-        """Serve until `stop`, or `KeyboardInterrupt`, which ends it in order; a second one at once.
+        """Serve until `stop`, or in the main thread until SIGINT or SIGTERM, which end it in order.
+
+        A second signal does not wait for requests.
 
         Raises `StoreError`, or what else went wrong, where calls can be saved no more.
         """
@@ -284,17 +287,12 @@ class LedgerServer:
         thread = threading.Thread(target=self._run, name="ledger server")
         try:
             recover_journals(self._ledger)
+            if threading.current_thread() is threading.main_thread():
+                # Without `KeyboardInterrupt`: a second one would escape while one is handled.
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(number, self._end_by_signal)
             thread.start()
-            # `join` that is interrupted takes the thread for ended in Python 3.11.
-            while not self._ended.is_set():
-                try:
-                    self._ended.wait()
-                except KeyboardInterrupt:
-                    if self._server.should_exit:
-                        # uvicorn would print a trace of each request that this breaks off.
-                        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-                        self._server.force_exit = True
-                    self.stop()
+            self._ended.wait()
         finally:
             self._claims.close()
             self._socket.close()
@@ -312,6 +310,13 @@ class LedgerServer:
     def stop(self) -> None:
         """End `serve`; any thread may call this."""
         self._server.should_exit = True
+
+    def _end_by_signal(self, *_: object) -> None:
+        if self._server.should_exit:
+            # uvicorn would print a trace of each request that this breaks off.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            self._server.force_exit = True
+        self.stop()
 
     def _application(self) -> Starlette:
         def answered(
