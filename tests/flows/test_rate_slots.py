@@ -10,9 +10,8 @@ from tests.flows.limits import Limit
 
 PER_SECOND = 20
 
-SLACK = 1.5
-"""What is sent evenly arrives closer together on a busy machine. Runs that do not share a rate send
-twice as much."""
+ALLOWED = PER_SECOND + 4
+"""Requests in any second: what is sent evenly can arrive a little closer together."""
 
 
 def write(folder: Path, endpoint: Endpoint, count: int, limit: str) -> Path:
@@ -40,12 +39,12 @@ def test_two_runs_share_a_rate(server: str, tracked_forks: Forks, tmp_path: Path
             for name in ("one", "two")
         ]
     assert [len(times) for times in asked] == [50, 50]
-    assert busiest([*asked[0], *asked[1]]) <= SLACK * PER_SECOND
+    assert busiest([*asked[0], *asked[1]]) <= ALLOWED
     first, second = sorted(asked)
     both = [time for time in first if second[0] <= time <= second[-1]]
     if len(both) > 15:
         # While both ask each has half of it, and alone one has all.
-        assert busiest(both) <= SLACK * PER_SECOND / 2
+        assert busiest(both) <= PER_SECOND / 2 + 3
     assert limit.places() == 0
 
 
