@@ -21,6 +21,7 @@ values of `contradiction_threshold`, beside what they cost in contradicted rows 
 
 import re
 import time
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -46,8 +47,9 @@ COMPARED = (
 COLUMNS = ("left out", "read", "shipped", "overlap", "off")
 VERDICT_COLUMNS = ("verdicts", "precision", "recall", "reversed")
 LABELS = {"entailed", "contradicted", "neutral"}
-THRESHOLDS = (0.4, 0.5, 0.55, 0.6, 0.7)
-"""Values of `contradiction_threshold`; the first is the default."""
+DEFAULT = VerifyClaims(against="reference").contradiction_threshold
+HIGHER = (0.5, 0.55, 0.6, 0.7)
+"""Further values of `contradiction_threshold`."""
 
 BINS = 10
 
@@ -62,14 +64,13 @@ def main() -> None:
     left_out = {name: left_out_probabilities(name, data) for name in names}
     columns = (*COLUMNS, *VERDICT_COLUMNS)
     print(f"{'data set':22}{'rows':>6}" + "".join(f"{column:>10}" for column in columns))
-    figures, labelled = dict[str, dict[str, float]](), list[str]()
+    figures = dict[str, dict[str, float]]()
     for name in names:
         part = data.part([_of(row, name) for row in data.rows])
         figures[name] = figures_of(name, part, left_out[name], shipped, overlaps)
         labels = {row.label for row in part.rows} & LABELS
         shown = figures[name].copy()
         if labels:
-            labelled.append(name)
             verdicts = verdict_figures(with_labels(part), shipped)
             known = VERDICT_COLUMNS if len(labels) == 3 else ("reversed",)
             shown |= {column: verdicts[column] for column in known}
@@ -82,9 +83,11 @@ def main() -> None:
     truth = np.concatenate([overlaps[name][0] for name in names])
     pooled = calibration_error(truth, np.concatenate([left_out[name] for name in names]))
     print(f"all rows together: off by {pooled:.1f}")
-    every = with_labels(data.part([row.family in labelled and not row.rule for row in data.rows]))
-    print(f"\n{'contradiction_threshold':28}" + "".join(f"{one:>10}" for one in VERDICT_COLUMNS))
-    for value in THRESHOLDS:
+    every = with_labels(data.part([not row.rule for row in data.rows]))
+    counts = Counter(row.label for row in every.rows)
+    print("\n" + ", ".join(f"{label}: {counts[label]:,} rows" for label in sorted(LABELS)))
+    print(f"{'contradiction_threshold':28}" + "".join(f"{one:>10}" for one in VERDICT_COLUMNS))
+    for value in (DEFAULT, *HIGHER):
         verdicts = verdict_figures(every, shipped, value)
         print(f"{value:<28}" + "".join(f"{verdicts[one]:10.1f}" for one in VERDICT_COLUMNS))
     speed(rows)
@@ -139,7 +142,7 @@ def with_labels(data: Measurements) -> Measurements:
 
 
 def verdict_figures(
-    data: Measurements, weights: Weights, threshold: float = THRESHOLDS[0]
+    data: Measurements, weights: Weights, threshold: float = DEFAULT
 ) -> dict[str, float]:
     """`VERDICT_COLUMNS` of `data`, rows with one of the three labels."""
     labels = np.array([row.label for row in data.rows])
